@@ -1,6 +1,7 @@
 /** The blocks of a partitioned manifest: their names, and which of them have a document. Pure. */
 
 import { canonicalKey, chunkKeyReader, compareIndices, gridIndices, isInGrid } from "./chunk-keys.js";
+import { isObject } from "./configuration.js";
 import { ManifestError } from "./errors.js";
 
 /**
@@ -20,21 +21,27 @@ export function blockGrid(gridShape, partitionShape) {
 
 /**
  * Check the names of `partitions`, and find their blocks (step 2 of "Precedence").
- * @param {"all" | string[] | null} partitions as the declaration says
+ * @param {import("./configuration.js").Declaration["partitions"]} partitions as the declaration says
  * @param {number[]} grid of blocks
  * @returns {Documented}
  */
 export function documentedBlocks(partitions, grid) {
-  if (!Array.isArray(partitions)) return partitions;
+  if (partitions === null || partitions === "all") return partitions;
+  const names = namesIn(partitions);
   const readName = nameReader(grid.length);
-  const named = partitions.map((name) => ({ name, block: readName(name) }));
-  if (new Set(partitions).size < partitions.length) throw invalid("partitions names a block twice");
+  const named = names.map((name) => ({ name, block: readName(name) }));
+  if (new Set(names).size < names.length) throw invalid("partitions names a block twice");
   return new Map(
     named
       .filter(({ block }) => isInGrid(block, grid))
       .sort((a, b) => compareIndices(a.block, b.block))
       .map(({ name, block }) => [name, block]),
   );
+}
+
+/** @returns {string[]} */
+function namesIn(partitions) {
+  return isObject(partitions) ? Object.keys(partitions) : partitions;
 }
 
 /** Names of blocks look like canonical keys of chunks. */
@@ -50,13 +57,13 @@ function nameReader(dimensions) {
 
 /**
  * Names in `partitions` that name no block of the array, which only validators report.
- * @param {"all" | string[] | null} partitions
+ * @param {import("./configuration.js").Declaration["partitions"]} partitions
  * @param {Documented} documented
  * @returns {ManifestError[]}
  */
 export function outsideBlocks(partitions, documented) {
-  if (!Array.isArray(partitions) || !(documented instanceof Map)) return [];
-  return partitions
+  if (!(documented instanceof Map)) return [];
+  return namesIn(partitions)
     .filter((name) => !documented.has(name))
     .map((name) => invalid(`partitions: the block ${JSON.stringify(name)} is outside the grid of blocks`));
 }

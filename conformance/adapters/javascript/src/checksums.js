@@ -1,5 +1,5 @@
 /**
- * Checksums of chunks: their form, and their verification.
+ * Checksums of chunks and of documents: their form, and their verification.
  */
 
 import { md5 } from "@noble/hashes/legacy.js";
@@ -7,6 +7,8 @@ import { sha256, sha512 } from "@noble/hashes/sha2.js";
 
 import { crc32, crc32c } from "./crc.js";
 import { ManifestError } from "./errors.js";
+
+const OF_DOCUMENTS = "sha256";
 
 /** @type {Record<string, {digits: number, digest: (bytes: Uint8Array) => string}>} */
 const ALGORITHMS = {
@@ -40,17 +42,41 @@ function malformed(checksum) {
 }
 
 /**
+ * Check the form of a document's checksum, of which there is one algorithm.
+ * @param {unknown} checksum as a declaration states it
+ * @param {string} name of the member that it is
+ */
+export function checkDocumentChecksum(checksum, name) {
+  const [, algorithm, digest] = (typeof checksum === "string" && /^([^:]+):(.*)$/s.exec(checksum)) || [];
+  if (algorithm !== undefined && algorithm !== OF_DOCUMENTS) {
+    throw new ManifestError(
+      "unsupported_checksum",
+      `${name}: the algorithm ${JSON.stringify(algorithm)} is not known; known of documents: ${OF_DOCUMENTS}`,
+      { phase: "declaration" },
+    );
+  }
+  if (digest === undefined || !/^[0-9a-f]{64}$/.test(digest)) {
+    throw new ManifestError("invalid_configuration", `${name}: malformed checksum ${JSON.stringify(checksum)}`);
+  }
+}
+
+/**
+ * The checksum of a document, as declarations state it.
+ * @param {Uint8Array} bytes
+ */
+export function documentChecksum(bytes) {
+  return `${OF_DOCUMENTS}:${ALGORITHMS[OF_DOCUMENTS].digest(bytes)}`;
+}
+
+/**
  * @param {string} checksum of a form that was checked
- * @param {Uint8Array} bytes of the whole chunk
+ * @param {Uint8Array} bytes of the whole chunk, or of the document as it is stored
  */
 export function verifyChecksum(checksum, bytes) {
   const [algorithm, stated] = checksum.split(":");
   const digest = ALGORITHMS[algorithm].digest(bytes);
   if (digest !== stated) {
-    throw new ManifestError(
-      "checksum_mismatch",
-      `the bytes have ${algorithm} ${digest}, the entry says ${stated}`,
-    );
+    throw new ManifestError("checksum_mismatch", `the bytes have ${algorithm} ${digest}, not ${stated}`);
   }
 }
 

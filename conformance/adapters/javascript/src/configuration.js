@@ -3,6 +3,8 @@
  * specification ("Precedence", step 1).
  */
 
+import { canonicalKey } from "./chunk-keys.js";
+import { checkDocumentChecksum } from "./checksums.js";
 import { ManifestError } from "./errors.js";
 
 /** The transformer's name. */
@@ -11,9 +13,11 @@ export const NAME = "chunk-manifest-json";
 /** Codecs of manifest documents that this reader implements. */
 export const DOCUMENT_CODECS = ["gzip", "zstd", "crc32c"];
 
-const MEMBERS = ["manifest", "base", "codecs", "partition_shape", "partitions"];
+const MEMBERS = ["manifest", "base", "codecs", "partition_shape", "partitions", "checksum"];
 const CODECS = 2; // the place of its check among those of types
-const PLACEHOLDER = "{partition}";
+const PARTITION = "{partition}";
+const DIGEST = "{digest}";
+const DIGITS = 16; // of a digest, in the name of a document
 const CODEC_MEMBERS = ["name", "configuration", "must_understand"];
 const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
 
@@ -23,8 +27,9 @@ const URL_PARTS = /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/;
  * @property {string} base
  * @property {string[]} codecs names, in the order in which a writer applies them
  * @property {number[] | null} partitionShape
- * @property {"all" | string[] | null} partitions names of the blocks whose documents exist, which are
- *   not checked; null if nothing says which do
+ * @property {"all" | string[] | Record<string, string> | null} partitions names of the blocks whose
+ *   documents exist, which are not checked, perhaps with checksums; null if nothing says which do
+ * @property {string | null} checksum of the only document
  */
 
 /**
@@ -116,18 +121,20 @@ function readOurs(transformer, check, report) {
   const { configuration } = transformer;
   if (!check(isObject(configuration), "configuration is not an object")) return null;
   checkMembers(configuration, MEMBERS, check);
-  const usable = checkTypes(configuration, check);
+  const usable = checkTypes(configuration, check, report);
   usable.push(usable[0] && checkManifest(configuration, check));
   if (!usable[CODECS]) return null;
-  const { manifest, base = "./", codecs = [], partition_shape: shape = null, partitions = null } = configuration;
+  const { manifest, base = "./", codecs = [], checksum = null } = configuration;
+  const { partition_shape: shape = null, partitions = null } = configuration;
   const names = codecs.map((codec) => (typeof codec === "string" ? codec : codec.name));
   usable.push(checkCodecs(names, report));
   if (usable.includes(false)) return null;
-  return { manifest, base, codecs: names, partitionShape: shape, partitions };
+  return { manifest, base, codecs: names, partitionShape: shape, partitions, checksum };
 }
 
 /** Types of the members; which of them are usable. */
-function checkTypes({ manifest, base, codecs, partition_shape: shape, partitions }, check) {
+function checkTypes(configuration, check, report) {
+  const { manifest, base, codecs, partition_shape: shape, partitions, checksum } = configuration;
   return [
     check(
       isObject(manifest) || (typeof manifest === "string" && manifest !== ""),
@@ -143,14 +150,28 @@ function checkTypes({ manifest, base, codecs, partition_shape: shape, partitions
       "partition_shape is not a list of positive integers",
     ),
     check(
-      partitions === undefined || partitions === "all" ||
+      partitions === undefined || partitions === "all" || isObject(partitions) ||
         (Array.isArray(partitions) && partitions.every((name) => typeof name === "string")),
-      'partitions is neither "all" nor a list of names',
+      'partitions is neither "all" nor a list of names, nor an object',
     ),
+    checkChecksums(isObject(partitions) ? partitions : {}, report),
+    checkChecksums(checksum === undefined ? {} : { checksum }, report),
   ];
 }
 
-/** The rules of `{partition}` and of inline manifests. */
+/** Checksums by the names that they stand at. */
+function checkChecksums(checksums, report) {
+  try {
+    for (const name of Object.keys(checksums)) checkDocumentChecksum(checksums[name], name);
+    return true;
+  } catch (error) {
+    if (!(error instanceof ManifestError)) throw error;
+    report(error);
+    return false;
+  }
+}
+
+/** The rules of `{partition}`, of `{digest}` and of inline manifests. */
 function checkManifest(configuration, check) {
   const { manifest } = configuration;
   const partitioned = Object.hasOwn(configuration, "partition_shape");
@@ -162,15 +183,25 @@ function checkManifest(configuration, check) {
 function checkTemplate(manifest, partitioned, configuration, check) {
   if (typeof manifest !== "string") {
     const alone = check(!partitioned, "partition_shape stands beside an inline manifest");
-    const plain = !Object.hasOwn(configuration, "codecs");
-    return check(plain, "codecs stands beside an inline manifest") && alone;
+    const other = ["codecs", "checksum"].find((name) => Object.hasOwn(configuration, name));
+    return check(other === undefined, `${other} stands beside an inline manifest`) && alone;
   }
-  const occurrences = (text) => text.split(PLACEHOLDER).length - 1;
-  if (!partitioned) return check(occurrences(manifest) === 0, `${PLACEHOLDER} needs a partition_shape`);
-  return check(
-    occurrences(manifest) === 1 && occurrences(URL_PARTS.exec(manifest)?.[1] ?? "") === 1,
-    `manifest does not contain ${PLACEHOLDER} once, in its path`,
-  );
+  const single = Object.hasOwn(configuration, "checksum");
+  const digests = single || isObject(configuration.partitions);
+  return [
+    check(!(partitioned && single), "checksum stands beside a partition_shape"),
+    partitioned
+      ? check(isOnceInPath(manifest, PARTITION), `manifest does not contain ${PARTITION} once, in its path`)
+      : check(!manifest.includes(PARTITION), `${PARTITION} needs a partition_shape`),
+    digests
+      ? check(!manifest.includes(DIGEST) || isOnceInPath(manifest, DIGEST), `${DIGEST} is not there once, in the path`)
+      : check(!manifest.includes(DIGEST), `${DIGEST} needs checksums`),
+  ].every(Boolean);
+}
+
+function isOnceInPath(template, placeholder) {
+  const occurrences = (text) => text.split(placeholder).length - 1;
+  return occurrences(template) === 1 && occurrences(URL_PARTS.exec(template)?.[1] ?? "") === 1;
 }
 
 function checkCodecs(names, report) {
@@ -187,12 +218,25 @@ function checkMembers(object, known, check) {
 }
 
 /**
- * The reference of one block's document.
- * @param {string} template
- * @param {number[]} block
+ * The checksum of a block's document, or of the only one; null if it has none.
+ * @param {Declaration} declaration
+ * @param {number[] | null} block
  */
-export function partitionReference(template, block) {
-  return template.split(PLACEHOLDER).join(block.join(".") || "0");
+export function checksumOf({ partitions, checksum }, block) {
+  if (block === null) return checksum;
+  return isObject(partitions) ? (partitions[canonicalKey(block)] ?? null) : null;
+}
+
+/**
+ * The reference of a block's document, or of the only one.
+ * @param {string} template
+ * @param {number[] | null} block
+ * @param {string | null} checksum
+ */
+export function documentReference(template, block, checksum) {
+  const named = block === null ? template : template.split(PARTITION).join(canonicalKey(block));
+  if (checksum === null) return named;
+  return named.split(DIGEST).join(checksum.split(":")[1].slice(0, DIGITS));
 }
 
 function isCodec(codec) {

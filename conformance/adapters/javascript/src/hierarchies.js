@@ -69,8 +69,9 @@ function isPrefix(url) {
  */
 export function storeHierarchy(store) {
   /** @type {ReadObject} */
-  const read = async (key, range, { inspect, limit = Infinity, signal }) => {
-    const bytes = await getWhole(store, key, signal);
+  const read = async (key, range, { inspect, limit = Infinity, pastCaches = false, signal }) => {
+    // zarrita's own store hands these options to `fetch`.
+    const bytes = await getWhole(store, key, { signal, ...(pastCaches ? { cache: "reload" } : {}) });
     if (bytes === undefined) throw new ManifestError("source_not_found", "the store has no such key");
     if (bytes.length > limit) {
       throw new ManifestError("limit_exceeded", `the document has more than ${limit} bytes`);
@@ -83,11 +84,11 @@ export function storeHierarchy(store) {
   return { home: null, read };
 }
 
-async function getWhole(store, key, signal) {
+async function getWhole(store, key, options) {
   try {
-    return await store.get(`/${key}`, { signal });
+    return await store.get(`/${key}`, options);
   } catch (error) {
-    signal?.throwIfAborted();
+    options.signal?.throwIfAborted();
     if (error instanceof ManifestError) throw error;
     throw new ManifestError("source_error", `the store failed: ${reasonOf(error)}`, { cause: error });
   }

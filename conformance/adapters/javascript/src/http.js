@@ -27,6 +27,7 @@ import { reasonOf } from "./redaction.js";
  * @property {Record<string, string>} [conditionHeaders] of the entry; sent on
  * @property {typeof globalThis.fetch} [fetch]
  * @property {number} [limit] of bytes
+ * @property {boolean} [pastCaches] whether no cache may answer
  * @property {AbortSignal} [signal]
  * @property {(state: State) => void} [inspect] called before the body is read; raises what is wrong
  * @property {(url: string) => TargetAccess} [redirect] the access to a redirect's target; raises unless
@@ -90,13 +91,13 @@ async function answer(request) {
 const sizeOf = (extent, bytes) => (extent.partial ? null : bytes.length);
 
 /** Send the request, and follow redirects to where the reader may go. */
-async function follow({ url, range, headers, conditionHeaders, fetch, signal, redirect }) {
+async function follow({ url, range, headers, conditionHeaders, fetch, signal, redirect, pastCaches = false }) {
   let access = { headers, fetch };
   // Of ranges, fetch asks for identity by itself. Browsers do not let pages ask, and ignore it here.
   const asked = range === null ? { "Accept-Encoding": "identity" } : { Range: rangeHeader(range) };
   const always = { ...conditionHeaders, ...asked };
   for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
-    const response = await send(url, always, access, signal);
+    const response = await send(url, always, access, { signal, pastCaches });
     if (response.type === "opaqueredirect") {
       throw new ManifestError(
         "location_not_allowed",
@@ -116,7 +117,7 @@ async function follow({ url, range, headers, conditionHeaders, fetch, signal, re
   throw new ManifestError("source_error", `more than ${MAX_REDIRECTS} redirects`);
 }
 
-async function send(url, always, { headers = {}, fetch = globalThis.fetch }, signal) {
+async function send(url, always, { headers = {}, fetch = globalThis.fetch }, { signal, pastCaches }) {
   /** @type {RequestInit} */
   const init = {
     headers: { ...headers, ...always },
@@ -124,6 +125,8 @@ async function send(url, always, { headers = {}, fetch = globalThis.fetch }, sig
     // Cookies and the like belong to the browser's user, who authorised none of them.
     credentials: "omit",
     referrerPolicy: "no-referrer",
+    // Sends `Cache-Control: no-cache`, without asking a server of another origin for permission.
+    ...(pastCaches ? { cache: "reload" } : {}),
     signal,
   };
   try {

@@ -31,6 +31,8 @@ export const DEFAULT_LIMITS = {
  * @property {"auto" | "always" | "never"} [verify] whether checksums are verified: on whole chunks
  *   (`auto`), on parts as well, by reading the whole (`always`), or not at all
  * @property {"fill" | "error"} [missing] what reading a missing chunk does
+ * @property {boolean} [consolidated] whether metadata are taken from the root's consolidated ones, where
+ *   all arrays are of one state; by default, they are
  * @property {Partial<import("./partitions.js").Limits>} [limits]
  * @property {typeof globalThis.fetch} [fetch] for the hierarchy and all prefixes without their own
  * @property {import("./sources.js").ReadObject} [files] reads `file:` URLs: `readFile` of `node.js`
@@ -57,9 +59,10 @@ export const DEFAULT_LIMITS = {
  */
 export function withChunkManifests(hierarchy, options = {}) {
   const { allow = [], base = null, verify = "auto", missing = "fill", fetch, files } = options;
+  const { consolidated = true } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const sources = new Sources({ allow, hierarchy: asHierarchy(hierarchy, fetch), fetch, files });
-  return new ChunkManifestStore({ base, verify, limits, sources }, missing);
+  return new ChunkManifestStore({ base, verify, limits, sources }, missing, consolidated);
 }
 
 function asHierarchy(hierarchy, fetch) {

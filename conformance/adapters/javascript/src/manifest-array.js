@@ -6,7 +6,7 @@ import { readLayout } from "./array-metadata.js";
 import { blockGrid, documentedBlocks } from "./blocks.js";
 import { blockOf, canonicalKey, compareIndices, encodeKey, isInGrid } from "./chunk-keys.js";
 import { verifyChecksum } from "./checksums.js";
-import { partitionReference, raise } from "./configuration.js";
+import { documentReference, raise } from "./configuration.js";
 import { decodeInline, inlineSize } from "./entries.js";
 import { locating, ManifestError } from "./errors.js";
 import { display, nodeLocation, resolveBase, resolveObject, resolveOverride } from "./locations.js";
@@ -71,11 +71,13 @@ function readDocumented({ partitionShape, partitions }, { shape, gridShape }) {
   return documentedBlocks(partitions, blockGrid(gridShape, partitionShape));
 }
 
-/** Which block it is cannot change whether the reference of its document is usable. */
+/** Which block and which digest it is cannot change whether the reference of a document is usable. */
 function checkReference({ manifest, partitionShape }, own) {
   if (typeof manifest !== "string") return null;
-  return resolveObject(partitionShape === null ? manifest : partitionReference(manifest, [0]), own);
+  return resolveObject(documentReference(manifest, partitionShape && [0], ANY_CHECKSUM), own);
 }
+
+const ANY_CHECKSUM = `sha256:${"0".repeat(64)}`;
 
 /** A manifest array of an open hierarchy. */
 export class ManifestArray {

@@ -6,7 +6,8 @@
 import { blockGrid, blocksToAsk, hasNoDocument, mustExist } from "./blocks.js";
 import { canonicalKey } from "./chunk-keys.js";
 import { decodeDocument } from "./codecs.js";
-import { partitionReference } from "./configuration.js";
+import { documentChecksum, verifyChecksum } from "./checksums.js";
+import { checksumOf, documentReference } from "./configuration.js";
 import { readDocument } from "./document.js";
 import { locating, ManifestError } from "./errors.js";
 import { checkNesting, checkSurrogates, decodeText, parseDocument } from "./json.js";
@@ -105,7 +106,7 @@ export function blocks({ layout, documented, limits, declaration: { partitionSha
  */
 export function documentLocation({ declaration, own }, block) {
   const manifest = /** @type {string} */ (declaration.manifest);
-  return resolveObject(block === null ? manifest : partitionReference(manifest, block), own);
+  return resolveObject(documentReference(manifest, block, checksumOf(declaration, block)), own);
 }
 
 /**
@@ -120,7 +121,7 @@ export async function fetchDocument(context, block) {
   const location = documentLocation(context, block);
   return locating({ phase: "manifest", location: display(location) }, async () => {
     sources.authorise([location]);
-    const stored = await readStored(sources, location, limits.manifestBytes);
+    const stored = await readVerified(sources, location, limits.manifestBytes, checksumOf(declaration, block));
     if (stored === null) {
       if (block !== null && !mustExist(context.documented, block)) return { missing: true };
       throw new ManifestError("manifest_not_found", "the manifest document does not exist");
@@ -143,10 +144,20 @@ function checkInline(inline, limits) {
   return { inline };
 }
 
+/** The stored bytes of a document, which have the checksum if there is one; null if there is none. */
+async function readVerified(sources, location, limit, checksum) {
+  const stored = await readStored(sources, location, { limit });
+  if (stored === null || checksum === null || documentChecksum(stored) === checksum) return stored;
+  // A cache may have answered with what the document was before.
+  const again = await readStored(sources, location, { limit, pastCaches: true });
+  if (again !== null) verifyChecksum(checksum, again);
+  return again;
+}
+
 /** The stored bytes of a document; null if there is none. */
-async function readStored(sources, location, limit) {
+async function readStored(sources, location, options) {
   try {
-    return (await sources.read(location, null, { phase: "manifest", limit })).bytes;
+    return (await sources.read(location, null, { phase: "manifest", ...options })).bytes;
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
     if (error.code === "source_not_found") return null;

@@ -23,6 +23,7 @@ import { redact } from "./redaction.js";
  * @property {import("./conditions.js").Conditions | null} [conditions]
  * @property {(state: State) => void} [inspect] called with what is known of the object's state
  * @property {number} [limit] of bytes
+ * @property {boolean} [pastCaches] whether no cache may answer
  * @property {AbortSignal} [signal]
  */
 

@@ -5,6 +5,7 @@
 
 import { chunkKeyReader, encodeKey, gridIndices } from "./chunk-keys.js";
 import { isObject, readDeclaration } from "./configuration.js";
+import { consolidated, isBehind } from "./consolidated.js";
 import { readLayout } from "./array-metadata.js";
 import { checkChunkSizes } from "./chunk-sizes.js";
 import { locating, ManifestError } from "./errors.js";
@@ -38,16 +39,19 @@ export class ChunkManifestStore {
   arrayExtensions = [checkChunkSizes];
   #policy;
   #missing;
+  #copies;
   /** @type {Map<string, Promise<Node>>} */
   #nodes = new Map();
 
   /**
    * @param {import("./manifest-array.js").Policy} policy
    * @param {"fill" | "error"} missing
+   * @param {boolean} copies whether metadata are taken from the root's consolidated ones
    */
-  constructor(policy, missing) {
+  constructor(policy, missing, copies) {
     this.#policy = policy;
     this.#missing = missing;
+    this.#copies = copies;
   }
 
   /**
@@ -214,14 +218,13 @@ export class ChunkManifestStore {
     });
   }
 
-  /** From the root's consolidated metadata, if that names the node. */
+  /** From the root's consolidated metadata, or the node's own; null if there is no such node. */
   async #loadMetadata(path) {
-    if (path !== "") {
-      const { metadata: root } = await this.#node("");
-      const nodes = root?.consolidated_metadata?.metadata;
-      if (isObject(nodes) && Object.hasOwn(nodes, path)) return nodes[path];
-    }
+    const root = path === "" ? null : (await this.#node("")).metadata;
+    const { copy, pending } = consolidated(root, path);
+    if (this.#copies && copy !== undefined) return copy;
     const bytes = await this.#native(join(path, METADATA), null, "declaration");
+    if (isBehind(bytes, pending)) return copy ?? null;
     return bytes === undefined ? null : parseMetadata(path, bytes);
   }
 

@@ -6,6 +6,7 @@
 import { readLayout } from "./array-metadata.js";
 import { outsideBlocks } from "./blocks.js";
 import { declared, isObject, NAME, readDeclaration } from "./configuration.js";
+import { consolidated, isBehind } from "./consolidated.js";
 import { checkDocument } from "./document-problems.js";
 import { ManifestError } from "./errors.js";
 import { DEFAULT_LIMITS } from "./index.js";
@@ -20,7 +21,7 @@ import { Sources } from "./sources.js";
 /**
  * @param {import("./hierarchies.js").Hierarchy} hierarchy
  * @param {Iterable<string>} nodes paths of the nodes that have a `zarr.json`
- * @param {Omit<import("./index.js").Options, "missing" | "verify">} [options] `allow` covers
+ * @param {Omit<import("./index.js").Options, "missing" | "verify" | "consolidated">} [options] `allow` covers
  *   manifest documents that lie elsewhere
  * @returns {Promise<Problem[]>}
  */
@@ -30,6 +31,7 @@ export async function validate(hierarchy, nodes, options = {}) {
   const sources = new Sources({ allow, hierarchy, fetch, files });
   const policy = { base, limits, sources, verify: "auto" };
   const validator = new Validator(policy);
+  await validator.readRoot();
   for (const path of nodes) await validator.checkNode(path);
   return validator.problems;
 }
@@ -38,9 +40,16 @@ class Validator {
   /** @type {Problem[]} */
   problems = [];
   #policy;
+  /** @type {any} the root's metadata; null if there are none that can be read */
+  #root = null;
 
   constructor(policy) {
     this.#policy = policy;
+  }
+
+  /** Learn which nodes' own metadata are behind. */
+  async readRoot() {
+    this.#root = metadataIn(await this.#bytesOf(""));
   }
 
   /** Check the `zarr.json` of a node, and what it declares. */
@@ -48,7 +57,7 @@ class Validator {
     const where = { array: path };
     const key = path === "" ? "zarr.json" : `${path}/zarr.json`;
     const answer = await this.#attemptAsync(where, () => this.#read(key));
-    if (answer === undefined) return;
+    if (answer === undefined || this.#isBehind(path, answer.bytes)) return;
     const metadata = this.#attempt(where, () => parseMetadata(path, answer.bytes));
     if (!isObject(metadata)) return;
     const text = decodeText(answer.bytes);
@@ -72,7 +81,12 @@ class Validator {
     for (const [name, metadata] of Object.entries(consolidated)) {
       if (!isObject(metadata) || metadata.node_type !== "array") continue;
       const array = group === "" ? name : `${group}/${name}`;
-      const own = await this.#ownMetadata(array);
+      const bytes = await this.#bytesOf(array);
+      const own = metadataIn(bytes);
+      if (this.#isBehind(array, bytes)) {
+        await this.#checkArray(array, metadata, { text, node: memberOf(node, name) });
+        continue;
+      }
       if (sameJson(own, metadata)) continue;
       if (sameJson(declared(own), declared(metadata))) {
         // The declaration is checked, but not what the copy says beside it.
@@ -87,14 +101,18 @@ class Validator {
     }
   }
 
-  async #ownMetadata(array) {
+  #isBehind(path, bytes) {
+    // What cannot be read may be there.
+    return path !== "" && bytes !== null && isBehind(bytes, consolidated(this.#root, path).pending);
+  }
+
+  /** The `zarr.json` of a node; undefined if there is none, null if it cannot be read. */
+  async #bytesOf(path) {
     try {
-      const { bytes } = await this.#read(`${array}/zarr.json`);
-      const metadata = parseJson(decodeText(bytes));
-      return isObject(metadata) ? metadata : null;
+      return (await this.#read(path === "" ? "zarr.json" : `${path}/zarr.json`)).bytes;
     } catch (error) {
-      if (error instanceof ManifestError) return null;
-      throw error;
+      if (!(error instanceof ManifestError)) throw error;
+      return error.code === "source_not_found" ? undefined : null;
     }
   }
 
@@ -151,6 +169,17 @@ class Validator {
     if (!(error instanceof ManifestError)) throw error;
     const { code, phase, message, array, chunk = null } = error.at(where);
     this.problems.push({ code, phase, array: array ?? where.array, chunk, message });
+  }
+}
+
+/** The object in a `zarr.json`; null if it holds none. */
+function metadataIn(bytes) {
+  try {
+    const metadata = bytes && parseJson(decodeText(bytes));
+    return isObject(metadata) ? metadata : null;
+  } catch (error) {
+    if (error instanceof ManifestError) return null;
+    throw error;
   }
 }
 

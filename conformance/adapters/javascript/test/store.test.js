@@ -1,6 +1,7 @@
 /** The store, as zarrita uses it: a hierarchy in memory, and one behind a `fetch` that misbehaves. */
 
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { test } from "node:test";
 
 import * as zarr from "zarrita";
@@ -72,6 +73,57 @@ test("what a store of zarrita's cannot read is an error of the source, and shows
       assert.doesNotMatch(error.message, /SECRET/);
       return error.code === "source_error" && error.phase === phase;
     });
+  }
+});
+
+const checksum = (bytes) => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+
+test("a document that has not its checksum is asked for once more, past caches", async () => {
+  const [right, stale] = [encode(MANIFEST), encode({})];
+  for (const answers of [[right], [stale, right], [stale, stale], [stale, undefined]]) {
+    const files = hierarchy();
+    files.set("/a/zarr.json", encode(arrayMetadata({ manifest: "m-{digest}.json", checksum: checksum(right) })));
+    const asked = [];
+    const get = (key, { cache }) => {
+      if (!key.startsWith("/a/m-")) return files.get(key);
+      assert.equal(key, `/a/m-${checksum(right).slice(7, 23)}.json`);
+      return answers[asked.push(cache) - 1];
+    };
+    const reading = values(withChunkManifests({ get }), "a");
+    const last = answers.at(-1);
+    if (last === right) assert.deepEqual(await reading, [8n, -1n, 5n, -1n]);
+    else {
+      const code = last === stale ? "checksum_mismatch" : "manifest_not_found";
+      await assert.rejects(reading, { code, phase: "manifest", array: "a" });
+    }
+    assert.deepEqual(asked, [undefined, "reload"].slice(0, answers.length));
+  }
+});
+
+test("own metadata that are behind do not count, and what removes a node counts", async () => {
+  const files = hierarchy();
+  const own = files.get("/a/zarr.json");
+  const copy = arrayMetadata({ manifest: { 0: { data: "BQAAAAAAAAA=" } } });
+  const root = (metadata, pending) => {
+    const consolidated = { kind: "inline", must_understand: false, metadata, pending };
+    const node = { zarr_format: 3, node_type: "group", attributes: {}, consolidated_metadata: consolidated };
+    return files.set("/zarr.json", encode(node));
+  };
+  const [old, changed] = [[8n, -1n, 5n, -1n], [5n, -1n, -1n, -1n]];
+  for (const consolidated of [true, false]) {
+    const read = () => values(withChunkManifests(files, { consolidated }), "a");
+    root({ a: copy }, { a: checksum(own) });
+    assert.deepEqual(await read(), changed);
+    root({ a: copy }, { a: checksum(encode({})) });
+    assert.deepEqual(await read(), consolidated ? changed : old);
+    root({}, { a: checksum(own) });
+    await assert.rejects(read(), { name: "NotFoundError" });
+    root({}, { a: null });
+    assert.deepEqual(await read(), old);
+    files.delete("/a/zarr.json");
+    root({ a: copy }, { a: null });
+    assert.deepEqual(await read(), changed);
+    files.set("/a/zarr.json", own);
   }
 });
 
