@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from conformance.generator.by_digest import checksum, named
 from conformance.generator.case import Case, failure, to_json
 from conformance.generator.frames import gzip_member, zstd_frame
 from conformance.generator.standard import ENTRIES, SOURCE, standard
@@ -22,13 +23,20 @@ def cases() -> Iterator[Case]:
     """Yield the cases of the area."""
     yield from _partitions()
     yield from _codecs()
+    yield from _digests()
     yield from _entries()
     yield standard(
         f"{AREA}/nothing-is-needed",
         _SECTION,
         "A reader without any of the features reads what needs none: annotations are no feature.",
         manifest={key: {**entry, "example.org:etag": "1"} for key, entry in ENTRIES.items()},
-        lacks=["partitions", "encoded-manifests", "checksums", "source-conditions"],
+        lacks=[
+            "partitions",
+            "encoded-manifests",
+            "document-digests",
+            "checksums",
+            "source-conditions",
+        ],
     ).reads()
     yield (
         _declared(
@@ -133,6 +141,53 @@ def _codecs() -> Iterator[Case]:
         .put("a/manifest.json.zst", zstd_frame(to_json(ENTRIES)))
         .refuses(_UNSUPPORTED, "declaration")
     )
+
+
+def _digests() -> Iterator[Case]:
+    right: Any = checksum(ENTRIES)
+    for name, stated, description in (
+        ("a-checksum", right, "nobody would notice a stale document."),
+        ("a-checksum-of-another-algorithm", "md5:00",
+         "which algorithm it is does not matter to a reader that knows none."),
+        ("a-checksum-that-is-none", 1, "the refusal takes the place of every check of the member."),
+    ):  # fmt: skip
+        yield (
+            _declared(
+                f"document-with-{name}",
+                "A reader without the feature refuses the checksum of a document when it opens the "
+                f"array: {description}",
+                {"manifest": "./manifest.json", "checksum": stated},
+                "document-digests",
+            )
+            .refuses(_UNSUPPORTED, "declaration")
+            .refuses(_UNSUPPORTED, "declaration", op="list")
+        )
+    template = "./m-{digest}.json"
+    for description, path in (
+        ("a-digest-in-its-name", named(template, ENTRIES)),
+        ("a-placeholder-as-its-name", "m-{digest}.json"),
+    ):
+        yield (
+            _declared(
+                f"document-with-{description}",
+                "A reader without the feature refuses the array, and looks for no document, "
+                "neither under the name with the digest nor under the template.",
+                {"manifest": template, "checksum": right},
+                "document-digests",
+            )
+            .put(f"a/{path}", ENTRIES)
+            .refuses(_UNSUPPORTED, "declaration")
+        )
+    blocks = {key: checksum({key: entry}) for key, entry in ENTRIES.items()}
+    none: dict[str, Any] = {"0": None}
+    for name, digests in (("", blocks), ("-without-blocks", {}), ("-without-digests", none)):
+        yield _declared(
+            f"document-digests-of-blocks{name}",
+            "A reader of split manifests without the feature refuses partitions that is an object, "
+            "whatever is in it: it would not notice a stale document.",
+            {**_TEMPLATE, "partitions": digests},
+            "document-digests",
+        ).refuses(_UNSUPPORTED, "declaration")
 
 
 def _entries() -> Iterator[Case]:

@@ -247,7 +247,6 @@ _WRONG: list[tuple[str, Any, str]] = [
     ("a-single-name", "0", "Names are in a list, also a single one."),
     ("null", None, "null is not the absence of partitions."),
     ("true", True, 'true does not mean "all".'),
-    ("an-object", {"0": True}, "partitions is a text or a list."),
     ("numbers", [0, 1], "Names are texts, in one dimension as well."),
     ("an-integral-fraction", [1.0], "Names are texts, not numbers of any kind."),
     ("grid-indices", [[0]], "Names are texts, not lists of numbers."),

@@ -24,6 +24,7 @@ _FEATURE_OF_OPTION = {
     "missing": "missing-error",
     "limits": "limits",
     "via": "hierarchy-http",
+    "consolidated": "own-metadata",
 }
 _ARRAY = Array()
 

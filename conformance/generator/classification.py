@@ -20,19 +20,23 @@ __all__ = [
 ]
 
 CLASSES = (
-    "core", "encoded-manifests", "partitions", "checksums", "source-conditions", "safe",
-    "validator", "writer",
+    "core", "encoded-manifests", "partitions", "document-digests", "checksums",
+    "source-conditions", "safe", "validator", "writer",
 )  # fmt: skip
 FEATURES = (
     "read", "get_chunk", "list", "validate", "write", "http", "s3", "s3-credentials",
     "s3-versions", "hierarchy-http", "sharding", "blosc", "zstd", "gzip", "crc32c", "transpose",
-    "encoded-manifests", "manifest-zstd", "partitions", "checksums", "source-conditions",
-    "base-override", "verify-policy", "missing-error", "limits", "consolidated",
+    "encoded-manifests", "manifest-zstd", "partitions", "document-digests", "checksums",
+    "source-conditions", "base-override", "verify-policy", "missing-error", "limits",
+    "consolidated", "own-metadata",
 )  # fmt: skip
-_OPTIONAL_FEATURES = ("partitions", "encoded-manifests", "checksums", "source-conditions")
+_OPTIONAL_FEATURES = (
+    "document-digests", "partitions", "encoded-manifests", "checksums", "source-conditions",
+)  # fmt: skip
 _CLASS_OF_SECTION = {
     "encoded-manifests": "encoded-manifests",
     "partitioned-manifests": "partitions",
+    "documents-by-digest": "document-digests",
     "checksums": "checksums",
     "source-conditions": "source-conditions",
     "security-considerations": "safe",
@@ -128,6 +132,8 @@ def _needed_by_configuration(configuration: dict[str, Any]) -> set[str]:
     needed: set[str] = set()
     if "partition_shape" in configuration:
         needed.add("partitions")
+    if "checksum" in configuration or isinstance(configuration.get("partitions"), dict):
+        needed.add("document-digests")
     if "codecs" in configuration:
         needed.add("encoded-manifests")
         codecs = configuration["codecs"]

@@ -21,6 +21,7 @@ CLASSES: Mapping[str, str] = {
     "core": "read",
     "encoded-manifests": "encoded-manifests",
     "partitions": "partitions",
+    "document-digests": "document-digests",
     "checksums": "checksums",
     "source-conditions": "source-conditions",
     "safe": "limits",
@@ -30,6 +31,7 @@ CLASSES: Mapping[str, str] = {
 FEATURES = frozenset(CLASSES.values()) | frozenset(
     {"get_chunk", "list", "http", "s3", "s3-credentials", "s3-versions", "hierarchy-http"}
     | {"sharding", "blosc", "zstd", "gzip", "crc32c", "transpose", "manifest-zstd", "consolidated"}
+    | {"own-metadata"}
     | {"base-override", "verify-policy", "missing-error", "limits"}
 )
 PLACEHOLDERS = frozenset(

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from conformance.runner.errors import UsageError
 
-__all__ = ["LAST_MODIFIED", "Reply", "Request", "Rules", "answer", "empty_reply", "find"]
+__all__ = ["LAST_MODIFIED", "Reply", "Request", "Rules", "answer", "empty_reply", "find", "served"]
 
 LAST_MODIFIED = "Mon, 01 Jan 2024 00:00:00 GMT"
 _CORS = {
@@ -87,7 +87,7 @@ class Rules:
     _MATCHERS = frozenset({"path", "query", "method", "times"})
     _EFFECTS = frozenset(
         {"status", "location", "truncate", "size", "ignore_range", "wrong_range", "headers"}
-        | {"encode", "ignore_conditions", "require_headers", "part", "unknown_size"}
+        | {"encode", "ignore_conditions", "require_headers", "part", "unknown_size", "cached"}
     )
 
     def __init__(self, rules: Sequence[Mapping[str, Any]]) -> None:
@@ -113,6 +113,13 @@ def _matches(rule: Mapping[str, Any], request: Request) -> bool:
         and rule.get("query") in (None, request.query)
         and rule.get("method") in (None, request.method)
     )
+
+
+def served(request: Request, path: str, effects: Mapping[str, Any]) -> str:
+    """Return the path whose file is sent: a cache's, unless the request asks past caches."""
+    if "cached" in effects and "no-cache" not in request.headers.get("cache-control", ""):
+        return f"/{effects['cached']}"
+    return path
 
 
 def find(root: Path, path: str) -> bytes | None:

@@ -17,7 +17,15 @@ from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
-from conformance.runner.exchanges import Reply, Request, Rules, answer, empty_reply, find
+from conformance.runner.exchanges import (
+    Reply,
+    Request,
+    Rules,
+    answer,
+    empty_reply,
+    find,
+    served,
+)
 
 __all__ = ["LoopbackServer", "file_server"]
 
@@ -30,7 +38,8 @@ def file_server(root: Path, rules: Rules) -> Callable[[Request], Reply]:
     """Serve the files below a directory."""
 
     def respond(request: Request) -> Reply:
-        return answer(request, find(root, request.path), rules.effects(request))
+        effects = rules.effects(request)
+        return answer(request, find(root, served(request, request.path, effects)), effects)
 
     return respond
 

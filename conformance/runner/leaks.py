@@ -16,7 +16,8 @@ __all__ = ["known_secrets", "shows_secret"]
 
 # What is shorter could stand in a message by accident.
 _TELLING = 6
-_TEMPLATE = "{partition}"  # of a manifest's name, which messages may explain
+# Of a manifest's name, which messages may explain.
+_PLACEHOLDERS = ("{partition}", "{digest}")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _QUERY = re.compile(r"\?([^\s#]{3,})$|\?([^\s#]{3,})#")
 _USER_AND_PASSWORD = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://([^/?#@:]*:[^/?#@]+)@")
@@ -69,6 +70,6 @@ def _in_url(string: str) -> Iterator[str]:
         yield f"?{whole}"
         values = [part.partition("=")[2] for part in whole.split("&")]
         for secret in (whole, *values):
-            if len(secret) >= _TELLING and secret != _TEMPLATE:
+            if len(secret) >= _TELLING and secret not in _PLACEHOLDERS:
                 yield secret
                 yield unquote_plus(secret)

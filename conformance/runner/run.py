@@ -38,6 +38,7 @@ _OPEN: Mapping[str, Any] = {
     "missing": "fill",
     "limits": {},
     "via": "file",
+    "consolidated": True,
 }
 _REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "read": {"array": "", "selection": None},

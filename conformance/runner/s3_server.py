@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
-from conformance.runner.exchanges import Reply, Request, Rules, answer, find
+from conformance.runner.exchanges import Reply, Request, Rules, answer, find, served
 from conformance.runner.signatures import Credentials, refusal
 
 __all__ = ["s3_server"]
@@ -72,7 +72,8 @@ def _answer_object(
     def refuse(status: int, headers: Mapping[str, str]) -> Reply:
         return _error(request, status, _CODES.get(status, missing), headers)
 
-    reply = answer(request, find(root, file), effects, refuse)
+    content = find(root, served(request, file, effects))
+    reply = answer(request, content, effects, refuse)
     if version is not None and reply.status in (200, 206):
         reply = replace(reply, headers={**reply.headers, "x-amz-version-id": version})
     return reply

@@ -6,8 +6,10 @@ Reads nothing but what the request can lead to, and no sources. Messages are the
 from __future__ import annotations
 
 import gzip
+import hashlib
 import math
 import posixpath
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -33,7 +35,10 @@ _DEFAULTS: Mapping[str, Any] = {
     "codecs": [],
     "partition_shape": None,
     "partitions": None,
+    "checksum": None,
 }
+_CHECKSUM = re.compile(r"sha256:([0-9a-f]{64})")
+_DIGITS = 16  # of a digest, in the name of a document
 _MOST_BLOCKS = 10_000
 
 
@@ -108,6 +113,10 @@ def _configuration(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[
     require(configuration["base"] == "./", "base is not the array's own location")
     _check_codecs(configuration["codecs"], request["codecs"] or [])
     _check_partition_shape(configuration["partition_shape"], request["partition_shape"])
+    alone = configuration["checksum"] is not None and (
+        request["inline"] or request["partition_shape"]
+    )
+    require(not alone, "checksum is not that of a single document")
     return configuration
 
 
@@ -143,14 +152,19 @@ def _written(
         return entries_of(manifest, "the inline manifest", grid)
     key = _document_key(manifest, request)
     if configuration["partition_shape"] is None:
-        return _document(hierarchy, key, configuration, grid)
+        return _document(hierarchy, key, configuration, grid, configuration["checksum"])
     require(key.count("{partition}") == 1, "the manifest's name does not have {partition} once")
     found: Entries = {}
+    stated = configuration["partitions"]
+    checksums = stated if isinstance(stated, dict) else {}
     for block in _blocks_with_documents(configuration, grid):
-        name = key.replace("{partition}", ".".join(map(str, block)) or "0")
-        if configuration["partitions"] is None and not (hierarchy / name).exists():
+        number = ".".join(map(str, block)) or "0"
+        name = key.replace("{partition}", number)
+        if stated is None and not (hierarchy / name).exists():
             continue
-        for chunk, entry in _document(hierarchy, name, configuration, grid).items():
+        checksum = checksums.get(number)
+        require(checksum is not None or not checksums, f"block {number} has no checksum")
+        for chunk, entry in _document(hierarchy, name, configuration, grid, checksum).items():
             inside = _block_of(chunk, configuration["partition_shape"]) == block
             require(inside, f"{name}: {_key(chunk)} belongs to another block")
             found[chunk] = entry
@@ -158,9 +172,16 @@ def _written(
 
 
 def _document(
-    hierarchy: Path, key: str, configuration: Mapping[str, Any], grid: Sequence[int]
+    hierarchy: Path,
+    key: str,
+    configuration: Mapping[str, Any],
+    grid: Sequence[int],
+    checksum: str | None,
 ) -> Entries:
+    key = _with_digest(key, checksum)
     data = _read(hierarchy, key)
+    right = checksum in (None, f"sha256:{hashlib.sha256(data).hexdigest()}")
+    require(right, f"{key} has another checksum")
     for codec in reversed([_codec(stated) for stated in configuration["codecs"]]):
         if codec != "gzip":
             raise UsageError(f"a case of the corpus asks for {codec}, which the runner lacks")
@@ -169,6 +190,18 @@ def _document(
         except (OSError, EOFError, zlib.error):
             raise WrongError(f"{key} is not gzip") from None
     return entries_of(parse_object(data, key), key, grid)
+
+
+def _with_digest(key: str, checksum: Any) -> str:
+    """Return the key of a document, in which a part of its digest may stand."""
+    if checksum is None:
+        require("{digest}" not in key, "the manifest's name has {digest}, and there is no checksum")
+        return key
+    require(key.count("{digest}") <= 1, "the manifest's name has {digest} more than once")
+    form = _CHECKSUM.fullmatch(checksum) if isinstance(checksum, str) else None
+    if form is None:
+        raise WrongError("the checksum of a document is not sha256 in 64 hex digits")
+    return key.replace("{digest}", form[1][:_DIGITS])
 
 
 def _document_key(reference: str, request: Mapping[str, Any]) -> str:
@@ -192,8 +225,9 @@ def _blocks_with_documents(
     if names is None or names == "all":
         yield from blocks.values()
         return
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise WrongError('partitions is neither "all" nor a list of names')
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not is_list and not isinstance(names, dict):
+        raise WrongError('partitions is neither "all", nor a list of names, nor an object')
     require(len(set(names)) == len(names), "partitions names a block twice")
     for name in names:
         if name not in blocks:

@@ -19,6 +19,7 @@ MANIFEST = {
     "1": {"path": "https://someone:password@host/d.bin"},
     "2": {"path": "d.bin?v=1"},
     "3": {"path": "abfs://container@account/d.bin"},
+    "4": {"path": "http://host/{partition}?p={partition}&d={digest}"},
 }
 SECRETS = [
     "the key not-a-secret is wrong",
@@ -36,6 +37,7 @@ HARMLESS = [
     "chunk 0 of a, in @HTTP@/d.bin: 404. Which v=1 of it was meant?",
     "container@account: is the account right? (v)",
     "token and expires are refused",
+    "a manifest does not contain {partition} and {digest} in its query",
 ]
 
 

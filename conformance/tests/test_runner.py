@@ -253,6 +253,7 @@ def test_requests_say_everything(corpus: CorpusWriter) -> None:
         "missing": "fill",
         "limits": {},
         "via": "file",
+        "consolidated": True,
     }
 
 

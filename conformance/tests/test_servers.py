@@ -250,6 +250,23 @@ def test_a_stage_that_was_never_started_stops() -> None:
 # ------------------------------------------------------------------ rules
 
 
+@pytest.mark.parametrize("server", ["http", "s3"])
+def test_a_cache_answers_unless_it_is_passed(start: Start, directory: Path, server: str) -> None:
+    name = {"http": "a.bin", "s3": "bucket/a.bin"}[server]
+    place = directory / "sources" / name
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(b"new")
+    place.with_name("old.bin").write_bytes(b"before")
+    cached = name.replace("a.bin", "old.bin")
+    origin = start({"path": f"/{name}", "cached": cached}, server=server)
+    for asked, body in (({}, b"before"), ({"Cache_Control": "no-cache"}, b"new")):
+        assert ask(origin, f"/{name}", **asked).body == body
+    place.unlink()
+    assert ask(origin, f"/{name}").body == b"before"
+    assert ask(origin, f"/{name}", Cache_Control="no-cache").status == 404
+    assert ask(origin, f"/{name}", Cache_Control="max-age=0").body == b"before"
+
+
 def test_status_and_location(start: Start) -> None:
     origin = start(
         {"path": "/a.bin", "status": 302, "location": "http://127.0.0.1/x"},

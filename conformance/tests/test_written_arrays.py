@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,32 @@ def test_inline_encoded_and_partitioned_are_right(tmp_path: Path) -> None:
         stated = {} if partitions is None else {"partitions": partitions}
         node = declared("./m/{partition}.json", partition_shape=[1, 2], **stated)
         assert problem(tmp_path / name, node, {"partition_shape": [1, 2]}, **parts) == ""
+
+
+def digest_of(document: Any) -> str:
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+
+
+def checksum_of(document: Any) -> str:
+    return f"sha256:{digest_of(document)}"
+
+
+CHECKSUM = checksum_of(ENTRIES)
+
+
+def test_documents_by_digest_are_right(tmp_path: Path) -> None:
+    for name in ("manifest.json", "m-{digest}.json"):
+        files = {name.replace("{digest}", digest_of(ENTRIES)[:16]): ENTRIES}
+        assert problem(tmp_path / name, declared(name, checksum=CHECKSUM), **files) == ""
+    template = "m/{partition}-{digest}.json"
+    named = {"0.0": BLOCKS[0], "1.0": BLOCKS[1]}
+    node = declared(
+        template,
+        partition_shape=[1, 2],
+        partitions={block: checksum_of(document) for block, document in named.items()},
+    )
+    files = {f"m/{block}-{digest_of(one)[:16]}.json": one for block, one in named.items()}
+    assert problem(tmp_path / "blocks", node, {"partition_shape": [1, 2]}, **files) == ""
 
 
 @given(
@@ -200,8 +227,18 @@ WRONG_DECLARATIONS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unlisted": (blocks(["0.0"]), PARTITIONED, "chunk 1.1 was asked for, and has no entry"),
     "twice": (blocks(["0.0", "0.0"]), PARTITIONED, "names a block twice"),
     "no block": (blocks(["0.1"]), PARTITIONED, "not a block of the array"),
-    "numbers": (blocks([0]), PARTITIONED, 'neither "all" nor a list'),
-    "word": (blocks("some"), PARTITIONED, 'neither "all" nor a list'),
+    "numbers": (blocks([0]), PARTITIONED, 'neither "all", nor a list'),
+    "word": (blocks("some"), PARTITIONED, 'neither "all", nor a list'),
+    "stale": (declared(checksum=checksum_of({})), {}, "has another checksum"),
+    "digest alone": (declared("{digest}.json"), {}, "there is no checksum"),
+    "two digests": (declared("{digest}{digest}", checksum=CHECKSUM), {}, "more than once"),
+    "algorithm": (declared(checksum=f"md5:{'0' * 32}"), {}, "not sha256"),
+    "capitals": (declared(checksum=CHECKSUM.upper()), {}, "not sha256"),
+    "inline checksum": (declared(ENTRIES, checksum=CHECKSUM), {"inline": True}, "single document"),
+    "lost by digest": (declared("m-{digest}", checksum=CHECKSUM), {}, "was not written"),
+    "stale block": (blocks({"0.0": CHECKSUM}), PARTITIONED, "has another checksum"),
+    "block without one": (blocks({"0.0": None}), PARTITIONED, "block 0.0 has no checksum"),
+    "no block by digest": (blocks({"0.1": CHECKSUM}), PARTITIONED, "not a block of the array"),
 }
 
 

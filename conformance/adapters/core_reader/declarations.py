@@ -11,7 +11,8 @@ __all__ = ["invalid", "parse_declaration", "unsupported"]
 _NAME = "chunk-manifest-json"
 _LOCK = {"must_understand": True}
 _DECLARATION = {"name", "configuration", "must_understand"}
-_NOT_IMPLEMENTED = ("codecs", "partition_shape", "partitions")
+_NOT_IMPLEMENTED = ("codecs", "partition_shape", "partitions", "checksum")
+_PLACEHOLDERS = ("{partition}", "{digest}")
 _CONFIGURATION = {"manifest", "base", *_NOT_IMPLEMENTED}
 
 
@@ -66,8 +67,8 @@ def _configuration(declaration: dict[str, Any]) -> dict[str, Any]:
     for feature in _NOT_IMPLEMENTED:
         if feature in stated:
             unsupported(feature)
-    if isinstance(manifest, str) and "{partition}" in manifest:
-        invalid("{partition} needs partition_shape")
+    if isinstance(manifest, str) and any(one in manifest for one in _PLACEHOLDERS):
+        invalid("manifest is a template, and nothing says of which documents")
     return stated
 
 

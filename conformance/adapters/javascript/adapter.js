@@ -19,12 +19,13 @@ const { version } = createRequire(import.meta.url)("./package.json");
 const FEATURES = [
   "read", "get_chunk", "list", "validate", "http", "s3", "s3-versions", "hierarchy-http", "sharding",
   "blosc", "zstd", "gzip", "crc32c", "transpose", "encoded-manifests", "manifest-zstd", "partitions",
-  "checksums", "source-conditions", "base-override", "verify-policy", "missing-error", "limits",
-  "consolidated",
+  "document-digests", "checksums", "source-conditions", "base-override", "verify-policy",
+  "missing-error", "limits", "consolidated", "own-metadata",
 ];
 
 function open(request) {
   const { hierarchy, allow = [], base = null, verify = "auto", missing = "fill", limits = {} } = request;
+  const { consolidated = true } = request;
   const remote = request.via === "http";
   const reader = remote ? httpHierarchy(hierarchy) : directory(hierarchy);
   const options = {
@@ -32,6 +33,7 @@ function open(request) {
     base,
     verify,
     missing,
+    consolidated,
     limits: readLimits(limits),
     files: readFile,
   };

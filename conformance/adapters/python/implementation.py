@@ -55,12 +55,14 @@ FEATURES = (
     "encoded-manifests",
     "manifest-zstd",
     "partitions",
+    "document-digests",
     "checksums",
     "base-override",
     "verify-policy",
     "limits",
     "source-conditions",
     "consolidated",
+    "own-metadata",
     *MISSING_ERROR,
 )
 
@@ -87,6 +89,7 @@ class InspectedHierarchy:
 
     store: zm.ManifestStore
     missing_is_an_error: bool
+    reads_copies: bool
     validation: Callable[[], list[dict[str, Any]]]
 
     def read(self, array: str, selection: Sequence[Sequence[int]] | None) -> Values:
@@ -114,7 +117,7 @@ class InspectedHierarchy:
 
     def _open(self, array: str) -> ZarrArray:
         with _refusing(_phase_of_opening):
-            if array and is_consolidated(self.store):
+            if array and self.reads_copies and is_consolidated(self.store):
                 # Only a group looks at the metadata of the arrays below it.
                 return array_of(zarr.open_group(self.store, mode="r"), array)
             return zarr.open_array(self.store, path=array, mode="r")
@@ -164,6 +167,7 @@ def _open(request: Request) -> InspectedHierarchy:
     return InspectedHierarchy(
         zm.ManifestStore(location, read_only=True, verify=request.get("verify", "auto"), **options),
         request.get("missing", "fill") == "error",
+        request.get("consolidated", True),
         lambda: _problems(location, options),
     )
 
