@@ -270,6 +270,7 @@ def _of_other_forms() -> Iterator[Case]:
     for name, pending, description in (
         ("in-capitals", {"a": right.upper().replace("SHA", "sha")}, "Its digits are capitals"),
         ("without-an-algorithm", {"a": right.removeprefix("sha256:")}, "It names no algorithm"),
+        ("of-another-algorithm", {"a": f"md5:{'0' * 32}"}, "Its algorithm is not sha256"),
         ("cut-off", {"a": right[:23]}, "It has some digits only"),
         ("true", {"a": True}, "It is no text"),
         ("a-list", ["a"], "pending is a list"),
@@ -277,17 +278,23 @@ def _of_other_forms() -> Iterator[Case]:
     ):
         case = _case(
             f"of-another-form-{name}",
-            f"{description}, and says nothing. To a reader of copies, the copy counts.",
+            f"{description}. A reader of copies need not look at it, or refuses it.",
         )
-        yield case.node("a", old).root({"a": new}, pending).reads_as("new")
+        case.node("a", old).root({"a": new}, pending)
+        yield _either(case, "new")
         case = _case(
             f"of-another-form-{name}-own-metadata",
-            f"{description}, and says nothing: the array's own zarr.json is not behind. It "
-            "counts, or the reader refuses what is contradictory.",
+            f"{description}: nobody can tell whether the array's own zarr.json is behind.",
             consolidated=False,
         )
         case.node("a", old).root({"a": new}, pending)
-        yield _either(case, "old")
+        yield case.refuses("invalid_configuration", "declaration")
+        case = _case(
+            f"of-another-form-{name}-validate",
+            f"{description}: a validator reports it of the root, whose metadata it is in.",
+        )
+        case.node("a", new).root({"a": new}, pending)
+        yield case.reports("invalid_configuration", path="")
 
 
 def _validators() -> Iterator[Case]:

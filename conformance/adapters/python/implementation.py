@@ -117,9 +117,11 @@ class InspectedHierarchy:
 
     def _open(self, array: str) -> ZarrArray:
         with _refusing(_phase_of_opening):
-            if array and self.reads_copies and is_consolidated(self.store):
+            if array and is_consolidated(self.store):
                 # Only a group looks at the metadata of the arrays below it.
-                return array_of(zarr.open_group(self.store, mode="r"), array)
+                copies = None if self.reads_copies else False
+                group = zarr.open_group(self.store, mode="r", use_consolidated=copies)
+                return array_of(group, array)
             return zarr.open_array(self.store, path=array, mode="r")
 
 

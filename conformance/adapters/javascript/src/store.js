@@ -5,7 +5,7 @@
 
 import { chunkKeyReader, encodeKey, gridIndices } from "./chunk-keys.js";
 import { isObject, readDeclaration } from "./configuration.js";
-import { consolidated, isBehind } from "./consolidated.js";
+import { copyOf, isBehind } from "./consolidated.js";
 import { readLayout } from "./array-metadata.js";
 import { checkChunkSizes } from "./chunk-sizes.js";
 import { locating, ManifestError } from "./errors.js";
@@ -221,10 +221,10 @@ export class ChunkManifestStore {
   /** From the root's consolidated metadata, or the node's own; null if there is no such node. */
   async #loadMetadata(path) {
     const root = path === "" ? null : (await this.#node("")).metadata;
-    const { copy, pending } = consolidated(root, path);
+    const copy = copyOf(root, path);
     if (this.#copies && copy !== undefined) return copy;
     const bytes = await this.#native(join(path, METADATA), null, "declaration");
-    if (isBehind(bytes, pending)) return copy ?? null;
+    if (isBehind(root, path, bytes)) return copy ?? null;
     return bytes === undefined ? null : parseMetadata(path, bytes);
   }
 

@@ -6,7 +6,7 @@
 import { readLayout } from "./array-metadata.js";
 import { outsideBlocks } from "./blocks.js";
 import { declared, isObject, NAME, readDeclaration } from "./configuration.js";
-import { consolidated, isBehind } from "./consolidated.js";
+import { checkPending, isBehind } from "./consolidated.js";
 import { checkDocument } from "./document-problems.js";
 import { ManifestError } from "./errors.js";
 import { DEFAULT_LIMITS } from "./index.js";
@@ -49,7 +49,9 @@ class Validator {
 
   /** Learn which nodes' own metadata are behind. */
   async readRoot() {
-    this.#root = metadataIn(await this.#bytesOf(""));
+    const root = metadataIn(await this.#bytesOf(""));
+    // Without it, nothing is behind.
+    if (this.#attempt({ array: "" }, () => checkPending(root) ?? true)) this.#root = root;
   }
 
   /** Check the `zarr.json` of a node, and what it declares. */
@@ -103,7 +105,7 @@ class Validator {
 
   #isBehind(path, bytes) {
     // What cannot be read may be there.
-    return path !== "" && bytes !== null && isBehind(bytes, consolidated(this.#root, path).pending);
+    return path !== "" && bytes !== null && isBehind(this.#root, path, bytes);
   }
 
   /** The `zarr.json` of a node; undefined if there is none, null if it cannot be read. */

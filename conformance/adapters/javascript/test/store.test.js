@@ -120,6 +120,8 @@ test("own metadata that are behind do not count, and what removes a node counts"
     await assert.rejects(read(), { name: "NotFoundError" });
     root({}, { a: null });
     assert.deepEqual(await read(), old);
+    root({}, { a: checksum(own).toUpperCase() });
+    await assert.rejects(read(), { code: "invalid_configuration", phase: "declaration" });
     files.delete("/a/zarr.json");
     root({ a: copy }, { a: null });
     assert.deepEqual(await read(), changed);
