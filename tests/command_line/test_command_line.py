@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def remove_target(arguments: list[str]) -> None:
         (["upgrade", "theirs.zarr"], 0, {"valid": [], "written": ["sst/zarr.json"]}),
         (["upgrade", "data.zarr"], 0, {"valid": ["sst", "time"], "repaired": {}}),
         (["recover", "data.zarr", "--finish"], 0, {"recovered": False, "nodes": []}),
+        (["clean", "data.zarr"], 0, {"unused": [], "nbytes": 0, "young": 0, "kept": []}),
         (["info", "theirs.zarr"], 1, {"locations": []}),
         (["validate", "data.zarr"], 0, {"problems": []}),
         (["validate", "theirs.zarr"], 1, {}),
@@ -322,6 +324,40 @@ def test_upgrading_what_could_not_be_read_afterwards(inputs: Path) -> None:
     assert done.status == 1
     assert done.stdout == "theirs.zarr: 0 of 1 manifest array repaired\n"
     assert "which is unknown. State it: --working-directory URL." in done.stderr
+
+
+# clean -------------------------------------------------------------------------------
+
+
+def test_cleaning(inputs: Path) -> None:
+    unused = "sst/manifest-44136fa355b3678a.json"
+    foreign = "sst/manifest-0123456789abcdef.json"
+    for key in (unused, foreign):
+        (inputs / "data.zarr" / key).write_text("{}")
+    done = run("clean", "data.zarr")
+    assert done.stdout == "data.zarr: removed nothing; 2 younger objects left alone\n"
+    listed = f"{unused}  2 B\ndata.zarr: {{}} 1 manifest document, 2 B\n"
+    note = f"note: {foreign} stays: its bytes have another digest than its name states\n"
+    done = run("clean", "data.zarr", "--older-than", "0s", "--dry-run")
+    assert (done.stdout, done.stderr, done.status) == (listed.format("would remove"), note, 0)
+    assert (inputs / "data.zarr" / unused).exists()
+    done = run("clean", "data.zarr", "--older-than", "0s")
+    assert (done.stdout, done.stderr, done.status) == (listed.format("removed"), note, 0)
+    assert not (inputs / "data.zarr" / unused).exists()
+    assert (inputs / "data.zarr" / foreign).exists()
+
+
+@pytest.mark.parametrize("age", ["7d", "168h", "10080m", "604800s"])
+def test_ages(inputs: Path, age: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unused = inputs / "data.zarr/sst/manifest-44136fa355b3678a.json"
+    unused.write_text("{}")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 7 * 86400 - 60)
+    run("clean", "data.zarr", "--older-than", age)
+    assert unused.exists()
+    monkeypatch.setattr(time, "time", lambda: now + 7 * 86400 + 60)
+    run("clean", "data.zarr", "--older-than", age)
+    assert not unused.exists()
 
 
 # recover -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 import zarr_manifest
+from zarr_manifest.command_line.cleaning import clean
 from zarr_manifest.command_line.creating import create
 from zarr_manifest.command_line.describing import info, locations
 from zarr_manifest.command_line.exporting import export
@@ -54,6 +55,7 @@ for command in (
     recover,
     refresh,
     relocate,
+    clean,
     info,
     locations,
     validate,

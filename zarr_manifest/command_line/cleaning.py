@@ -1,0 +1,103 @@
+"""``clean``: remove what nothing in a hierarchy refers to any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import click
+
+import zarr_manifest
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    limit_option,
+    limits,
+    require_no_file,
+)
+from zarr_manifest.command_line.tasks import Outcome, Task
+from zarr_manifest.showing import counted, size
+from zarr_manifest.writing import CleaningReport
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+@click.command(
+    cls=Task,
+    short_help="Remove what nothing in a hierarchy refers to any more.",
+    examples=[
+        ("clean data.zarr --dry-run", "what would be removed"),
+        ("clean data.zarr", "what was written more than a week ago"),
+        ("clean data.zarr --older-than 12h", "what was written more than 12 hours ago"),
+    ],
+)
+@click.argument("hierarchy")
+@click.option(
+    "--older-than",
+    default="7d",
+    show_default=True,
+    metavar="AGE",
+    help="Leave alone what was written less than this ago, as 7d, 12h, 30m or 0s.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@access_options
+@limit_option
+def clean(hierarchy: str, older_than: str, dry_run: bool, **access: Any) -> Outcome:
+    """Remove manifest documents and chunks that nothing in HIERARCHY refers to any more.
+
+    Writers leave what they replace, for readers that opened HIERARCHY before. Only objects
+    that have the digest that their name states are removed, and files that killed writers
+    left; if some metadata or manifest cannot be read, nothing is. Writers may work
+    meanwhile: what they write is young.
+    """
+    require_no_file(hierarchy)
+    report = zarr_manifest.clean(
+        hierarchy,
+        older_than=_duration(older_than),
+        dry_run=dry_run,
+        allow=allowed(access),
+        limits=limits(access["stated_limits"]),
+    )
+    document = {
+        "hierarchy": hierarchy,
+        "dry_run": dry_run,
+        "unused": [
+            {"key": each.key, "kind": each.kind, "nbytes": each.nbytes} for each in report.unused
+        ],
+        "nbytes": report.nbytes,
+        "young": report.young,
+        "kept": [{"key": key, "reason": reason} for key, reason in report.kept],
+    }
+    remarks = [f"note: {key} stays: {reason}" for key, reason in report.kept]
+    return Outcome(document, _lines(hierarchy, report, dry_run), remarks)
+
+
+def _lines(hierarchy: str, report: CleaningReport, dry_run: bool) -> Iterator[str]:
+    for each in report.unused:
+        yield f"{each.key}  {size(each.nbytes)}"
+    verb = "would remove" if dry_run else "removed"
+    young = f"; {counted(report.young, 'younger object')} left alone" if report.young else ""
+    yield f"{hierarchy}: {verb} {report}{young}"
+
+
+def _duration(text: str) -> timedelta:
+    """Return an age such as ``7d``.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+
+    Examples
+    --------
+    >>> _duration("12h")
+    datetime.timedelta(seconds=43200)
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([dhms])", text)
+    if found is None:
+        raise click.UsageError(
+            f"--older-than takes an age such as 7d, 12h, 30m or 0s, not {text!r}"
+        )
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
