@@ -28,6 +28,7 @@ __all__ = [
     "copy_into",
     "declare_manifest",
     "declared",
+    "document_of",
     "encode_chunks",
     "files_below",
     "in_memory",
@@ -240,6 +241,13 @@ def declared(root: Path, path: str) -> Any:
     """Return the storage transformers that an array declares in its ``zarr.json``."""
     document = json.loads((root / path / "zarr.json").read_text())
     return document.get("storage_transformers")
+
+
+def document_of(root: Path, path: str) -> Path:
+    """Return the only manifest document of an array, under the name that is declared."""
+    configuration = declared(root, path)[0]["configuration"]
+    digest = configuration.get("checksum", "").removeprefix("sha256:")[:16]
+    return root / path / configuration["manifest"].replace("{digest}", digest)
 
 
 def read(store: Any, path: str) -> np.ndarray[Any, Any]:

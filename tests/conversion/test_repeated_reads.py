@@ -45,7 +45,8 @@ def memory() -> MemoryStore:
     """An array whose declaration does not say which partitions have a document."""
     store = MemoryStore()
     zarr.create_group(store)
-    zm.create_array(store, "t", ENTRIES, partition_shape=[1], sole_writer=True, **OPTIONS)
+    plain = {"partition_shape": [1], "manifest_url": "./{partition}.json"}
+    zm.create_array(store, "t", ENTRIES, sole_writer=True, **plain, **OPTIONS)
     older = without_partitions(store._store_dict["t/zarr.json"].to_bytes())
     store._store_dict["t/zarr.json"] = default_buffer_prototype().buffer.from_bytes(older)
     return store
