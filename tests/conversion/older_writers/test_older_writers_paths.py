@@ -88,7 +88,8 @@ def test_the_directory_of_the_writer_cannot_be_searched_for(writer: Path) -> Non
     assert report.refused
     assert report.repaired == []
     entry = {"path": "f.bin", "offset": 0, "length": 2}
-    options: Any = {"shape": 2, "chunks": 2, "dtype": "u1", "inline": False, "lock": False}
+    options: Any = {"shape": 2, "chunks": 2, "dtype": "u1", "lock": False}
+    options["manifest_url"] = "./manifest.json"
     zm.create_array(store, "valid", {(0,): entry}, **options)
     ((path, note),) = upgrade(store).notes
     assert (path, "is unknown. State it: working_directory=" in note) == ("valid", True)

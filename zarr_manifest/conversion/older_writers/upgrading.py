@@ -1,13 +1,15 @@
 """Repair of hierarchies that VirtualiZarr 1.0 to 1.3 wrote: in place, or in a copy.
 
-Every array is checked and repaired in memory. Then all metadata are replaced as one change:
-readers find the hierarchy either unchanged or repaired, even in the meantime or after a crash.
-Manifests stay as they are.
+Every array is checked and repaired in memory. Then metadata are replaced: as one change where they
+have copies in consolidated metadata, else node by node, because invalid arrays, which stay as they
+are, cannot be consolidated. Readers find every array unchanged or repaired, even in the meantime or
+after a crash. Manifests stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +25,15 @@ from zarr_manifest.conversion.older_writers.arrays import (
     older_groups,
     set_bases,
 )
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import Advice, LocationNotAllowedError, Setting, WriteConflictError
 from zarr_manifest.format import (
     Limits,
+    PendingChange,
+    ancestors,
     consolidated_members,
     dump_node,
     has_consolidated,
+    join,
     node_of_metadata,
     parse_node,
     parse_pending,
@@ -145,7 +150,8 @@ def upgrade(
 ) -> UpgradeReport:
     """Repair a hierarchy that VirtualiZarr 1.0, 1.1, 1.2 or 1.3 wrote.
 
-    Unambiguous faults are repaired, and each repair is in the report. Ambiguous arrays
+    Unambiguous faults are repaired, and each repair is in the report: in one change if the
+    hierarchy has consolidated metadata, else array by array. Ambiguous arrays
     are refused and left unchanged, byte for byte; so are those whose paths are relative to
     an unknown directory. Valid arrays only get the lock, if they lack it, so a
     second run changes nothing. Sources are not read.
@@ -214,6 +220,7 @@ def upgrade(
         sole_writer=sole_writer or dry_run or copying,
         directories=hierarchy.directories,
     )
+    _finish(store, may_write=not (dry_run or copying))
     found = sync(hierarchy.nodes())
     if all(node.is_v2 for node in found):
         raise no_hierarchy(
@@ -262,17 +269,48 @@ def _report(
 
 
 def _replace(store: GuardedStore, nodes: Sequence[OlderNode]) -> None:
-    change = Change(store)
-    change.read_many(node.path for node in nodes)
-    for node in nodes:
-        if change.read(node.path).body != node.before.body:
+    copies = Change(store)
+    groups = {group for node in nodes for group in (node.path, *ancestors(node.path))}
+    copies.read_many(groups)
+    is_whole = any(map(copies.has_copies, groups))
+    for together in [nodes] if is_whole else [[node] for node in nodes]:
+        change = Change(store)
+        change.read_many(node.path for node in together)
+        for node in together:
+            if change.read(node.path).body != node.before.body:
+                raise WriteConflictError(
+                    "another writer has changed the node in the meantime; its version was kept",
+                    array=node.path,
+                    remedy="Check what is there now, and try again.",
+                )
+            change.set(node.path, node.metadata)
+        change.commit()
+
+
+def _finish(store: GuardedStore, *, may_write: bool) -> None:
+    """Write own metadata that are behind; refuse a hierarchy that has some if it cannot be written.
+
+    Raises
+    ------
+    WriteConflictError
+    """
+    if may_write:
+        Change(store).read("")
+        return
+    root = None
+    with suppress(LocationNotAllowedError):  # behind a link: it is refused later
+        root = store.read("zarr.json").body
+    pending = parse_pending((parse_node(root) if root else None) or {})
+    change = PendingChange(pending, root or b"")
+    for path in pending:
+        if change.standing(path, store.read(join(path, "zarr.json")).body) != "own":
             raise WriteConflictError(
-                "another writer has changed the node in the meantime; nothing was changed",
-                array=node.path,
-                remedy="Check what is there now, and try again.",
+                "an interrupted writer has left the node's own metadata behind",
+                array=path,
+                remedy=Advice(
+                    "Write them first: ", Setting("recover", python="zarr_manifest.recover()"), "."
+                ),
             )
-        change.set(node.path, node.metadata)
-    change.commit()
 
 
 def _create(store: GuardedStore, key: str, body: bytes) -> None:
