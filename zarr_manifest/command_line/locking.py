@@ -34,8 +34,7 @@ def lock(hierarchy: str, arrays: tuple[str, ...], sole_writer: bool, **access: A
     """Add the lock to manifest arrays of HIERARCHY that lack it, by default all.
 
     Zarr without this package then refuses them, instead of reading fill values. Readers
-    with this package are not disturbed. After an interruption, recover finishes or undoes
-    the change.
+    with this package are not disturbed. The arrays are locked in one change, or none is.
     """
     require_no_file(hierarchy)
     allow = allowed(access)

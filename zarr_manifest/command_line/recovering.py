@@ -21,7 +21,10 @@ from zarr_manifest.showing import counted
 @click.command(
     cls=Task,
     short_help="Write the metadata that an interrupted writer left behind.",
-    examples=[("recover data.zarr", "all nodes say what the hierarchy says of them")],
+    examples=[
+        ("recover data.zarr", "all nodes say what the hierarchy says of them"),
+        ("recover data.zarr --json", "which nodes were behind, for scripts"),
+    ],
 )
 @click.argument("hierarchy")
 @sole_writer_option
