@@ -26,11 +26,10 @@ ONLY_IN_PYTHON = {
     "client_options",
     "credential_provider",
     "drop_variables",
+    "edit",
     "inline",
     "inline_limit",
     "max_bytes",
-    "may_grow",
-    "resize",
     "stores",
 }
 

@@ -17,7 +17,7 @@ from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.counted_requests import Requests
-from tests.hierarchies import FIELD, Values, declared, files_below, read, write_manifest_array
+from tests.hierarchies import FIELD, Values, files_below, read, write_manifest_array
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
@@ -48,7 +48,7 @@ def append_along_the_other_axis(array: Any) -> None:
 
 def refused(root: Path, act: Callable[[], Any]) -> zm.errors.ReadOnlyError:
     before = files_below(root)
-    with pytest.raises(zm.errors.ReadOnlyError, match=r"may_grow=True") as caught:
+    with pytest.raises(zm.errors.ReadOnlyError, match=r"zarr_manifest\.edit") as caught:
         act()
     assert files_below(root) == before
     return caught.value
@@ -83,30 +83,14 @@ def test_writing_metadata_synchronously(root: Path, values: Values) -> None:
 
 
 @pytest.mark.parametrize("path", ["a/b/external", "inline"])
-def test_growing_when_asked_to(path: str, root: Path, values: Values) -> None:
-    before = declared(root, path)
-    store = zm.ManifestStore(root, may_grow=True)
-    array = zarr.open_array(store, path=path, mode="r+")
-    array.resize((9, 10))
-    assert declared(root, path) == before
-    for reader in (store, zm.ManifestStore(root)):
-        grown = read(reader, path)
-        np.testing.assert_array_equal(grown[:6, :8], values[path])
-        assert (grown[6:] == -1).all()
-    with pytest.raises(zm.errors.ReadOnlyError):
-        array[6:] = 1
-
-
-def test_growing_and_then_writing_the_references(tmp_path: Path) -> None:
-    """As documented for `may_grow`."""
-    zarr.create_group(tmp_path)
-    entries = {(i,): {"data": bytes([i] * 2)} for i in range(3)}
-    zm.create_array(tmp_path, "x", {k: entries[k] for k in [(0,), (1,)]}, shape=4, chunks=2,
-                    dtype="u1", inline=False)  # fmt: skip
-    array: Any = zarr.open_array(zm.ManifestStore(tmp_path, may_grow=True), path="x", mode="r+")
-    array.resize(6)
-    zm.write_manifest(tmp_path, "x", entries, inline=False)
-    assert read(zm.ManifestStore(tmp_path), "x").tolist() == [0, 0, 1, 1, 2, 2]
+def test_growing_in_an_edit(path: str, root: Path, values: Values) -> None:
+    with zm.edit(root) as group:
+        group[path].resize((9, 10))
+        group[path][6:] = 1
+    grown = read(zm.ManifestStore(root), path)
+    np.testing.assert_array_equal(grown[:6, :8], values[path])
+    assert (grown[:6, 8:] == -1).all()
+    assert (grown[6:] == 1).all()
 
 
 def test_a_native_array_may_grow_without_a_manifest_beside_it(root: Path, values: Values) -> None:
@@ -166,7 +150,8 @@ def test_a_manifest_array_that_the_store_has_not_met(
         error = refused(tmp_path, lambda array=array: array.append(np.zeros(2, "i4")))
         assert f"{path}/m'".strip("/") in str(error)
     array.attrs["units"] = "K"
-    zarr.open_array(zm.ManifestStore(tmp_path, may_grow=True), path=name).resize(7)
+    with zm.edit(tmp_path) as group:
+        group[name].resize(7)
 
 
 def test_a_manifest_array_that_is_written_after_the_store_was_opened(tmp_path: Path) -> None:
@@ -239,7 +224,7 @@ def test_appending_a_dataset(
         new.drop_vars("mask").to_zarr(zm.ManifestStore(root), append_dim="time", mode="a")
 
     before = files_below(root)
-    with pytest.raises(zm.errors.ReadOnlyError, match=r"may_grow=True"):
+    with pytest.raises(zm.errors.ReadOnlyError, match=r"zarr_manifest\.edit"):
         append_it()
     # xarray has written the attributes of the group, without consolidated metadata.
     before.pop("zarr.json")
@@ -250,34 +235,21 @@ def test_appending_a_dataset(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["native", "manifest", "growing"])
-def test_appending_without_computing(tmp_path: Path, kind: str) -> None:
-    """Of a manifest array, the references are written next; computing is refused by name."""
+@pytest.mark.parametrize("compute", [True, False])
+def test_appending_in_an_edit(tmp_path: Path, *, compute: bool) -> None:
+    """Some variables are native, and others not; with dask, they are written when it computes."""
     root = tmp_path / "h.zarr"
     first, both = dataset(range(2)), dataset(range(4))
     encoding = {name: {"compressors": None} for name in first.variables}
     first.to_zarr(root, zarr_format=3, consolidated=False, encoding=encoding)
-    data = [{"data": dataset(range(i, i + 2))["sst"].to_numpy().tobytes()} for i in (0, 2)]
-    if kind != "native":
-        zm.write_manifest(root, "sst", {(0, 0, 0): data[0]}, inline=True)
-    store = zm.ManifestStore(root, may_grow=kind == "growing")
+    body = first["sst"].to_numpy().tobytes()
+    zm.write_manifest(root, "sst", {(0, 0, 0): {"data": body}}, inline=True)
     new = dataset(range(2, 4)).drop_vars("mask").chunk({"time": 2})
-
-    def append() -> Any:
-        return new.to_zarr(store, append_dim="time", compute=False, consolidated=False)
-
-    if kind == "manifest":
-        with pytest.raises(zm.errors.ReadOnlyError, match="may_grow=True"):
-            append()
-        return
-    delayed = append()
-    if kind == "growing":
-        with pytest.raises(zm.errors.ReadOnlyError, match=r"array 'sst', chunk '1\.0\.0'"):
-            delayed.compute()
-        zm.write_manifest(root, "sst", {(i, 0, 0): data[i] for i in range(2)}, inline=True)
-        ice = new[["ice"]].drop_vars("time")
-        ice.to_zarr(store, region={"time": slice(2, 4)}, mode="r+", consolidated=False)
-    else:
-        delayed.compute()
-    found: Any = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
+    with zm.edit(root) as group:
+        delayed = new.to_zarr(group.store, append_dim="time", compute=compute, consolidated=False)
+        if not compute:
+            delayed.compute(scheduler="threads")
+        found: Any = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
+        xr.testing.assert_identical(found.load(), first)
+    found = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
     xr.testing.assert_identical(found.load(), both)

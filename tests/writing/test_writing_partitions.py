@@ -174,8 +174,8 @@ def test_zarr_s_own_writes_keep_it(tmp_path: Path) -> None:
 
 
 def resize(root: Any, shape: Index) -> None:
-    array: Any = zarr.open_array(zm.ManifestStore(root, may_grow=True), path="a", mode="r+")
-    sync(array.async_array.resize(shape, delete_outside_chunks=False))
+    with zm.edit(root) as group:
+        sync(group["a"].async_array.resize(shape, delete_outside_chunks=False))
 
 
 def test_growing_within_the_last_partition_changes_nothing(tmp_path: Path) -> None:

@@ -213,9 +213,8 @@ async def _require_no_growth(
 
 
 _GROW = Advice(
-    "To grow arrays before their new references are written with write_manifest, open the "
-    "hierarchy with ",
-    Setting("may_grow", True, python="ManifestStore(..., may_grow=True)"),
+    "Grow arrays, and write their new chunks or entries, as one change: ",
+    Setting("edit", python="with zarr_manifest.edit(location) as root: ..."),
     ".",
 )
 
@@ -288,9 +287,8 @@ def _read_only(array: ChunkManifestTransformer, index: tuple[int, ...]) -> ReadO
         array=array.array_path,
         chunk=".".join(map(str, index)) or "0",
         remedy=Advice(
-            "Copy the array to a native one, and write there. To shrink an array and keep its "
-            "references, use its ",
-            Setting("resize", python="async_array.resize(shape, delete_outside_chunks=False)"),
+            "Do it in an edit, whose new chunks become objects of their own: ",
+            Setting("edit", python="with zarr_manifest.edit(location) as root: ..."),
             ".",
         ),
     )

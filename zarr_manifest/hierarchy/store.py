@@ -103,12 +103,6 @@ class ManifestStore(ReadableStore):
         Bytes that may be read and discarded to merge two requests; -1 never merges.
     read_only : bool
         Whether the store refuses to be written to.
-    may_grow : bool
-        Whether zarr may give a manifest array a larger shape (``resize``, ``append``,
-        ``to_zarr(append_dim=...)``). Its new chunks have no references, and read as fill
-        values until :func:`write_manifest` writes them; so this is refused by default, and
-        with it the growth of native arrays along the same dimension in the same group. A
-        manifest that is split into more than a million documents can be neither grown nor shrunk.
 
     Raises
     ------
@@ -142,7 +136,6 @@ class ManifestStore(ReadableStore):
         limits: Limits | None = None,
         max_gap: int = DEFAULT_MAX_GAP,
         read_only: bool = False,
-        may_grow: bool = False,
     ) -> None:
         if verify not in ("auto", "always", "never"):
             raise ValueError(f"verify must be 'auto', 'always' or 'never', not {verify!r}")
@@ -156,7 +149,6 @@ class ManifestStore(ReadableStore):
         self._conditions: ConditionCheck = conditions
         self._limits = Limits() if limits is None else limits
         self._max_gap = max_gap
-        self._may_grow = may_grow
         self._remembered = Remembered()
         self._identity = os.urandom(16)
         super().__init__(read_only=self._store.read_only)
@@ -219,6 +211,10 @@ class ManifestStore(ReadableStore):
             following=self._following,
         )
 
+    # Whether zarr may give a manifest array a larger shape: not where readers would see fill values
+    # until the references of its new chunks are written.
+    _may_grow = False
+
     # What the store is -------------------------------------------------------
 
     _STATE = (
@@ -228,7 +224,6 @@ class ManifestStore(ReadableStore):
         "_identity",
         "_limits",
         "_max_gap",
-        "_may_grow",
         "_remembered",
         "_store",
         "_verify",

@@ -351,13 +351,16 @@ class _Rewriting:
         self._documents = hierarchy.documents(array)
         self._array = array
         self._metadata = metadata
-        self._entries = entries
+        # Of a smaller array, chunks outside are no more.
+        self._entries = {
+            index: entry for index, entry in entries.items() if array.chunk_grid.contains(index)
+        }
         # What their paths resolve against.
         self._entries_base = entries_base
         # Where chunks that were written cannot be named relative to the base, it is given up.
         self._is_moved = any(
             isinstance(entry, WrittenChunk) and _relative(array.base, entry.key) is None
-            for entry in entries.values()
+            for entry in self._entries.values()
         )
 
     def metadata(self) -> dict[str, Any]:

@@ -364,7 +364,9 @@ class EditedStore(ManifestStore):
         self._edits = edits
         self._chunks_in = chunks_in
         self._is_read_only = False
-        super().__init__(location, **settings, may_grow=True)
+        super().__init__(location, **settings)
+
+    _may_grow = True
 
     def _seen(self, inside: Store) -> Store:
         self._inside = inside
