@@ -13,7 +13,7 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.hierarchy.windows import CHANGES, Array, Change, Nodes, Window, windows
+from tests.hierarchy.windows import BELOW, CHANGES, Array, Change, Nodes, Window, windows
 
 # Documents and chunks that nothing refers to any more stay.
 pytestmark = pytest.mark.filterwarnings("ignore:Object at .* is not recognized as a component")
@@ -187,6 +187,19 @@ def test_a_group_with_copies_of_its_own_opens_consolidated() -> None:
         expected = snapshot_of(state(change, window))
         below = {path[2:]: node for path, node in expected.items() if path.startswith("g/")}
         assert seen(found) == {"": expected["g"]} | below
+
+
+@pytest.mark.parametrize("window", list(windows(BELOW)), ids=lambda window: window.name)
+def test_copies_in_a_group_alone(window: Window) -> None:
+    """The root has no consolidated metadata, so that the group's are the commit."""
+    expected = snapshot_of(state(BELOW, window))
+    assert by_directories(zm.ManifestStore(window.store())) == expected
+    below = {path[2:]: node for path, node in expected.items() if path.startswith("g/")}
+    for consolidated in (True, False):
+        store = zm.ManifestStore(window.store())
+        group = zarr.open_group(store, path="g", mode="r", use_consolidated=consolidated)
+        assert seen(group) == {"": expected["g"]} | below
+        assert seen(zarr.open_group(store, mode="r")) == expected
 
 
 def test_listings_show_what_is_committed() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-__all__ = ["CHANGES", "Change", "Nodes", "Window", "array", "group", "windows"]
+__all__ = ["BELOW", "CHANGES", "Change", "Nodes", "Window", "array", "group", "windows"]
 
 type Objects = dict[str, bytes]
 
@@ -68,10 +68,11 @@ def group(*, is_consolidated: bool = False, **attributes: Any) -> Group:
 
 
 class Change(NamedTuple):
-    """Two states of a hierarchy."""
+    """Two states of a hierarchy, and the group whose copies are the commit."""
 
     old: Nodes
     new: Nodes
+    place: str = ""
 
 
 class Window(NamedTuple):
@@ -96,15 +97,19 @@ class Window(NamedTuple):
 
 def windows(change: Change) -> Iterator[Window]:
     """Yield the states before, during and after a change."""
-    old, new = _documents(change.old), _documents(change.new)
-    below = {path for path in {*old, *new} if path and old.get(path) != new.get(path)}
+    place = change.place
+    old, new = _documents(change.old, place), _documents(change.new, place)
+    below = {path for path in {*old, *new} if path != place and old.get(path) != new.get(path)}
     objects = _data(change.old) | _data(change.new)
-    root = json.loads(new[""])
-    pending = {path: _digest(old[path]) if path in old else None for path in sorted(below)}
-    consolidated = {**root["consolidated_metadata"], "pending": pending}
+    group = json.loads(new[place])
+    pending = {
+        path.removeprefix(f"{place}/"): _digest(old[path]) if path in old else None
+        for path in sorted(below)
+    }
+    consolidated = {**group["consolidated_metadata"], "pending": pending}
     stored = {key: body for path, body in old.items() for key in [_key(path)]}
     yield Window("before", objects | stored, False)
-    stored["zarr.json"] = json.dumps({**root, "consolidated_metadata": consolidated}).encode()
+    stored[_key(place)] = json.dumps({**group, "consolidated_metadata": consolidated}).encode()
     yield Window("committed", objects | stored, True)
     for path in sorted(below):
         if path in new:
@@ -112,7 +117,7 @@ def windows(change: Change) -> Iterator[Window]:
         else:
             del stored[_key(path)]
         yield Window(f"{path} written", objects | stored, True)
-    stored["zarr.json"] = new[""]
+    stored[_key(place)] = new[place]
     yield Window("after", objects | stored, True)
 
 
@@ -124,7 +129,7 @@ def _digest(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
-def _documents(nodes: Nodes) -> dict[str, bytes]:
+def _documents(nodes: Nodes, place: str) -> dict[str, bytes]:
     """Return the metadata of nodes, as stored, by path."""
     plain: dict[str, dict[str, Any]] = {
         path: node.metadata
@@ -135,7 +140,7 @@ def _documents(nodes: Nodes) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path, node in nodes.items():
         document = plain[path]
-        if isinstance(node, Group) and (node.is_consolidated or not path):
+        if isinstance(node, Group) and (node.is_consolidated or path == place):
             start = f"{path}/" if path else ""
             members = {
                 below.removeprefix(start): plain[below]
@@ -171,6 +176,18 @@ def _data(nodes: Nodes) -> Objects:
 
 _T = array(0, 1, 2, 3)
 _SST = array(10, 11, 12, 13, version="1")
+
+BELOW = Change(
+    {"": group(), "g": group(), "g/sst": _SST, "g/old": array(1, 2), "t": _T},
+    {
+        "": group(),
+        "g": group(title="new"),
+        "g/sst": array(10, 11, 12, 13, 14, 15, version="2"),
+        "g/new": array(3, 4, version="1"),
+        "t": _T,
+    },
+    place="g",
+)
 
 CHANGES = {
     "append": Change(

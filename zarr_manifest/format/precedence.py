@@ -18,6 +18,12 @@ from typing import Any, Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.checksums import compute_checksum
+from zarr_manifest.format.consolidated import (
+    consolidated_members,
+    has_consolidated,
+    with_members,
+    without_copies,
+)
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.node_keys import is_possible_path
 from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
@@ -150,11 +156,6 @@ def with_pending(root: dict[str, Any], pending: Pending) -> dict[str, Any]:
     return {**root, _CONSOLIDATED: {**rest, **stated}}
 
 
-def without_copies(node: dict[str, Any]) -> dict[str, Any]:
-    """Return a node's metadata without consolidated metadata."""
-    return {name: value for name, value in node.items() if name != _CONSOLIDATED}
-
-
 # What counts ---------------------------------------------------------------------------------
 
 
@@ -164,9 +165,10 @@ class PendingChange:
     Parameters
     ----------
     pending : mapping of str to (str or None)
-        What the root says of the nodes, not empty.
-    root : bytes
-        The root's ``zarr.json`` as stored. Its copies are parsed once one of them counts.
+        What the group says of the nodes, by path below it.
+    group : bytes
+        The ``zarr.json`` of the root, or of another group with copies, as stored. The copies are
+        parsed once one of them counts.
 
     Examples
     --------
@@ -181,14 +183,14 @@ class PendingChange:
     (True, True)
     """
 
-    def __init__(self, pending: Pending, root: bytes) -> None:
+    def __init__(self, pending: Pending, group: bytes) -> None:
         self.pending = pending
-        self._root = root
+        self._group = group
 
     @functools.cached_property
     def _copies(self) -> dict[str, dict[str, Any]]:
         """The copies of all nodes, each without copies of its own."""
-        members = members_in(parse_node(self._root) or {})
+        members = members_in(parse_node(self._group) or {})
         return {
             path: without_copies(copy)
             for path, member in members
@@ -212,28 +214,20 @@ class PendingChange:
         if found == "absent":
             return None
         copy = self._copies[path]
-        former = None if own is None else parse_node(own)
-        has_copies = former is not None and _object(former.get(_CONSOLIDATED)) is not None
-        if has_copies and copy.get("node_type") == "group":
-            copy = {**copy, _CONSOLIDATED: self._consolidated_below(path)}
+        had_copies = own is not None and has_consolidated(parse_node(own) or {})
+        if had_copies and copy.get("node_type") == "group":
+            below = f"{path}/"
+            members = {p: self._copies[p] for p in self._copies if p.startswith(below)}
+            copy = with_members(copy, {p.removeprefix(below): members[p] for p in members})
         return dump_node(copy)
 
-    def _consolidated_below(self, group: str) -> dict[str, Any]:
-        below = f"{group}/"
-        members = {
-            path.removeprefix(below): copy
-            for path, copy in self._copies.items()
-            if path.startswith(below)
-        }
-        return {"kind": "inline", "must_understand": False, "metadata": members}
-
-    def kept_in(self, root: dict[str, Any], own: Mapping[str, bytes | None]) -> dict[str, Any]:
-        """Return other metadata of the root, in which what the change has committed stays.
+    def kept_in(self, group: dict[str, Any], own: Mapping[str, bytes | None]) -> dict[str, Any]:
+        """Return other metadata of the group, in which what the change has committed stays.
 
         Parameters
         ----------
-        root : dict
-            The root's new metadata, by somebody who may not know of the change.
+        group : dict
+            The group's new metadata, by somebody who may not know of the change.
         own : mapping of str to (bytes or None)
             The present ``zarr.json`` of the nodes that `pending` names, by path.
 
@@ -242,50 +236,38 @@ class PendingChange:
         >>> committed = {"consolidated_metadata": {"metadata": {"a": {"shape": [5]}}}}
         >>> change = PendingChange({"a": None}, dump_node(committed))
         >>> kept = change.kept_in({"attributes": {"x": 1}}, {"a": None})
-        >>> kept["attributes"], kept["consolidated_metadata"]
-        ({'x': 1}, {'metadata': {'a': {'shape': [5]}}, 'pending': {'a': None}})
+        >>> consolidated_members(kept), parse_pending(kept), kept["attributes"]
+        ({'a': {'shape': [5]}}, {'a': None}, {'x': 1})
         >>> change.kept_in({"attributes": {"x": 1}}, {"a": b'{"shape": [5]}'})
         {'attributes': {'x': 1}}
         """
-        is_behind = {path: self.standing(path, body) != "own" for path, body in own.items()}
-        pending = {path: self.pending[path] for path in own if is_behind[path]}
-        consolidated = _object(root.get(_CONSOLIDATED))
-        if consolidated is None:
-            if not pending:
-                return root
-            consolidated = (parse_node(self._root) or {})[_CONSOLIDATED]
-        members = dict(_object(consolidated.get("metadata")) or {})
+        pending = {
+            path: self.pending[path]
+            for path, body in own.items()
+            if self.standing(path, body) != "own"
+        }
+        if not pending and not has_consolidated(group):
+            return group
+        new = group if has_consolidated(group) else parse_node(self._group) or {}
+        members = consolidated_members(new)
         for path, body in own.items():
             counts = self.counting(path, body)
             members.pop(path, None)
             if counts is not None:
                 members[path] = without_copies(parse_node(counts) or {})
-        return with_pending({**root, _CONSOLIDATED: {**consolidated, "metadata": members}}, pending)
+        return with_pending(with_members(group, members), pending)
 
-    def added_below(self, directory: str) -> set[str]:
-        """Return the paths, at or below one, of nodes that would exist without own metadata."""
-        below = f"{directory}/" if directory else ""
-        return {
-            path
-            for path, replaced in self.pending.items()
-            if replaced is None and path in self._copies
-            if path == directory or path.startswith(below)
-        }
+    def added(self) -> set[str]:
+        """Return the paths of the nodes that exist even without own metadata."""
+        return {p for p, replaced in self.pending.items() if replaced is None and p in self._copies}
 
     def without(self, paths: Collection[str]) -> dict[str, Any]:
-        """Return the root's metadata without some nodes of `pending`, which are being deleted."""
-        root = parse_node(self._root) or {}
-        consolidated = root[_CONSOLIDATED]
-        members = {p: m for p, m in consolidated["metadata"].items() if p not in paths}
-        pending = {p: replaced for p, replaced in self.pending.items() if p not in paths}
-        return with_pending({**root, _CONSOLIDATED: {**consolidated, "metadata": members}}, pending)
-
-    def names_in(self, group: str) -> Iterator[str]:
-        """Yield the names in a group, some more than once, of nodes in or below which change."""
-        below = f"{group}/" if group else ""
-        for path in self.pending:
-            if path.startswith(below):
-                yield path[len(below) :].partition("/")[0]
+        """Return the group's metadata without some nodes of `pending`, which are deleted."""
+        group = parse_node(self._group) or {}
+        members = consolidated_members(group)
+        kept = {path: members[path] for path in members if path not in paths}
+        pending = {path: self.pending[path] for path in self.pending if path not in paths}
+        return with_pending(with_members(group, kept), pending)
 
     def in_doubt(self) -> Iterator[str]:
         """Yield the paths of nodes that may be there without own metadata, or not be there with."""

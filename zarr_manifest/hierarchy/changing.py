@@ -32,7 +32,7 @@ from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
     Partitions,
-    Pending,
+    ancestors,
     arrays_in,
     collect,
     declare,
@@ -117,32 +117,35 @@ async def _restored(known: KnownNodes, path: str, body: bytes, may_grow: bool) -
 
 async def _with_committed(known: KnownNodes, path: str, node: dict[str, Any]) -> dict[str, Any]:
     """Return a node's new metadata, in which a change that is being written stays committed."""
-    if path:
-        await _require_current(known, path)
-        if node.get("node_type") != "array" and not known.was_just_seen(path):
-            await known.own(path)  # which raises if nodes below it are being changed
-    elif known.remembered.change is not None or not known.was_just_seen(""):
-        change = await known.see_root()
-        if change is not None and node.get("node_type") == "group":
-            own = {path: body async for path, body in known.stored_of(change.pending)}
-            return change.kept_in(node, own)
-    return node
+    await _require_current(known, path)
+    changes = known.remembered.changes
+    if node.get("node_type") == "array":
+        return node
+    if path in changes or not known.was_just_seen(path):
+        await known.see_group(path)
+    change = changes.get(path)
+    if change is None:
+        return node
+    found = known.stored_of([join(path, member) for member in change.pending])
+    below = len(path) + 1 if path else 0
+    return change.kept_in(node, {each[below:]: own async for each, own in found})
 
 
 async def _require_current(known: KnownNodes, path: str) -> None:
     """Refuse to replace metadata that a change has replaced since zarr was shown them.
 
-    The root is read for that, unless it takes a request for an array without a manifest.
+    The groups above are read for that, unless it takes a request for a node without a manifest.
     """
-    shown: Pending = {} if known.remembered.change is None else known.remembered.change.pending
+    changes = known.remembered.changes
+    shown = [(change.pending[member], member) for change, member in changes.of(path)]
     if known.always_reads or path in known.declared:
-        await known.see_root()
-    change = known.remembered.change
-    if change is None or path not in change.pending:
+        for group in ancestors(path):
+            await known.see_group(group)
+    if not any(changes.of(path)):
         return
     own = await known.stored(path)
-    standing = change.standing(path, own)
-    was_shown = path in shown and shown[path] == change.pending[path]
+    standing = changes.standing(path, own)
+    was_shown = shown == [(change.pending[member], member) for change, member in changes.of(path)]
     if (standing == "copy" and not was_shown) or (standing == "absent" and own is not None):
         raise being_changed(path)
 
@@ -153,8 +156,7 @@ def _unlike_replaced(known: KnownNodes, path: str, body: bytes) -> bytes:
     zarr was shown the copy that counts, so what it writes is newer, also if it is what was there
     before.
     """
-    change = known.remembered.change
-    if path and change is not None and change.standing(path, body) != "own":
+    if known.remembered.changes.standing(path, body) != "own":
         return body + b"\n"
     return body
 
@@ -240,16 +242,16 @@ def _shape(extents: Sequence[tuple[str | None, int]]) -> tuple[int, ...]:
 
 
 async def withdraw(store: Store, known: KnownNodes, directory: str) -> None:
-    """Remove the root's copies of new nodes at and below a path, which are about to be deleted.
+    """Remove the copies of new nodes at and below a path, which are about to be deleted.
 
     As long as a change that adds them is being written, the copies alone make them exist.
     """
-    change = known.remembered.change
-    added = set[str]() if change is None else change.added_below(directory)
-    if change is not None and added:
-        body = dump_node(change.without(added))
-        await store.set("zarr.json", default_buffer_prototype().buffer.from_bytes(body))
-        known.written("", body)
+    changes = known.remembered.changes
+    for group, added in changes.added_below(directory):
+        body = dump_node(changes[group].without(added))
+        value = default_buffer_prototype().buffer.from_bytes(body)
+        await store.set(join(group, "zarr.json"), value)
+        known.written(group, body)
 
 
 def note_change(known: KnownNodes, key: str, value: Buffer | None) -> None:
@@ -311,9 +313,9 @@ async def delete_below(
         What is to be kept is unknown, because a manifest cannot be read; or the path lies behind
         a link. Nothing is then deleted.
     """
-    if directory:
-        await known.see_root()
-        await withdraw(inside, known, directory)
+    for group in ancestors(directory):
+        await known.see_group(group)
+    await withdraw(inside, known, directory)
     below = f"{directory}/" if directory else ""
     keys = await list_own(inside, below)
     kept = await _referenced(store, known, directory, keys, allowed) if keys else set[str]()

@@ -20,7 +20,6 @@ from zarr_manifest.errors import LocationNotAllowedError, ManifestError, WriteCo
 from zarr_manifest.format import (
     METADATA_NAMES,
     ArrayMetadata,
-    PendingChange,
     ancestors,
     arrays_in,
     join,
@@ -200,7 +199,7 @@ class KnownNodes(NodeTable):
         known = self._known(path).array
         if key.endswith(_NO_CHUNKS) or known is not NATIVE:
             return known is None or self.is_native(key)
-        body = self.counting(path, self._stored_sync(join(path, "zarr.json")))
+        body = self.remembered.changes.counting(path, self._stored_sync(join(path, "zarr.json")))
         if body is None and self._known(path).copy is None:
             return self._stored_sync(join(path, ".zarray")) is not None
         return self._confirm_native(path, body)
@@ -302,13 +301,13 @@ class KnownNodes(NodeTable):
 
     async def _settle(self, path: str) -> Array | None:
         stored = await self.stored(path)
-        own = array = _array_in(body := self.counting(path, stored))
+        own = array = _array_in(body := self.remembered.changes.counting(path, stored))
         self.require_finished(body)
         copy, member = self._known(path).copy, None
         if copy is not None and (own is None or _declares(own) != copy.declares):
             member = await self.consolidated(copy.group, path)
             # The root, if it was read, may say that the array's own metadata are behind.
-            own = array = _array_in(body := self.counting(path, stored))
+            own = array = _array_in(body := self.remembered.changes.counting(path, stored))
             self._state(path).copy = (
                 None if member is None else ConsolidatedCopy(copy.group, _declares(member))
             )
@@ -353,8 +352,7 @@ class KnownNodes(NodeTable):
         if self.has_just_seen_members(group):
             return
         names = dict.fromkeys(await list_names(self._store, group))
-        if self.remembered.change is not None:
-            names.update(dict.fromkeys(self.remembered.change.names_in(group)))
+        names.update(dict.fromkeys(self.remembered.changes.names_in(group)))
         members = [join(group, name) for name in names if name not in METADATA_NAMES]
         await asyncio.gather(*(self._see(path) for path in members if not self.was_just_seen(path)))
         self._note_members_seen(group)
@@ -382,34 +380,33 @@ class KnownNodes(NodeTable):
         """Read the metadata of an array from a group's consolidated metadata."""
         body = await self.metadata(group)
         node = parse_node(body or b"") or {}
-        if not group:
-            self.note_root(body, node)
+        self.remembered.changes.note(group, body, node)
         found = (a for a in arrays_in(node) if a.path and join(group, a.path) == path)
         return next(found, None)
 
     # While a change is written -----------------------------------------------------
 
-    async def see_root(self) -> PendingChange | None:
-        """Read which nodes' own metadata may be behind.
+    async def see_group(self, path: str) -> None:
+        """Read which nodes' own metadata may be behind a group's copies.
 
         Raises
         ------
         ManifestError
-            The root's ``zarr.json`` does not say it validly.
+            The group's ``zarr.json`` does not say it validly.
         """
-        body = await self._stored("zarr.json")
+        body = await self.metadata(path)
         self.require_finished(body)
         # Not parsed without need: it may describe many nodes.
-        self.note_root(body, parse_node(body) if body and b'"pending"' in body else None)
-        return self.remembered.change
+        node = parse_node(body) if body and b'"pending"' in body else None
+        self.remembered.changes.note(path, body, node)
 
     async def listed_otherwise(self) -> ListedOtherwise:
         """Find out which nodes' own metadata are there, or not, unlike the nodes."""
         added, removed = set[str](), set[str]()
-        change = self.remembered.change
-        if change is not None:
-            async for path, own in self.stored_of(change.in_doubt()):
-                standing = change.standing(path, own)
+        changes = self.remembered.changes
+        if changes:
+            async for path, own in self.stored_of(list(changes.in_doubt())):
+                standing = changes.standing(path, own)
                 if standing == "absent":
                     removed.add(path)
                 elif standing == "copy" and own is None:
@@ -435,7 +432,7 @@ class KnownNodes(NodeTable):
 
     async def metadata(self, path: str) -> bytes | None:
         """Read the ``zarr.json`` that counts for a node."""
-        return self.counting(path, await self.stored(path))
+        return self.remembered.changes.counting(path, await self.stored(path))
 
     async def stored(self, path: str) -> bytes | None:
         """Read a node's own ``zarr.json``."""

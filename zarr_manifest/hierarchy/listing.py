@@ -149,7 +149,7 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerat
         names = [name async for name in store.list_dir(prefix)]
         if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
             raise unknown_members(store_name(store))
-        if known.remembered.change is not None:
+        if known.remembered.changes:
             names = _names(names, directory, await known.listed_otherwise())
         for name in names:
             yield name

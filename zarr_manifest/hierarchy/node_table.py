@@ -25,7 +25,6 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
-    PendingChange,
     ancestors,
     arrays_in,
     impossible_member,
@@ -33,13 +32,13 @@ from zarr_manifest.format import (
     join,
     parse_declaration,
     parse_node,
-    parse_pending,
     undeclared_kind,
     unfinished_error,
     with_pending,
     without_declarations,
 )
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
+from zarr_manifest.hierarchy.pending_changes import PendingChanges
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.stores import store_name
 
@@ -139,7 +138,7 @@ _UNKNOWN = NodeState()
 
 
 class Remembered(Struct):
-    """What a store shares with its read-only views, and, but for the change, with its pickles.
+    """What a store shares with its read-only views, and, but for changes, with its pickles.
 
     Parameters
     ----------
@@ -148,13 +147,13 @@ class Remembered(Struct):
     outdated : dict of set
         By path of a group, the paths of the nodes below it that this store has written or
         deleted since the group's consolidated metadata were written.
-    change : PendingChange or None
-        The change that was being written when the root was last read.
+    changes : PendingChanges
+        The changes that were being written when the groups were last read.
     """
 
     declared: set[str] = field(default_factory=set[str])
     outdated: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    change: PendingChange | None = None
+    changes: PendingChanges = field(default_factory=PendingChanges)
 
     def __reduce__(self) -> tuple[Any, ...]:
         copied = self.copied()
@@ -215,31 +214,17 @@ class NodeTable:
                 self._states.pop(path, None)
         self._most_states = _MOST_STATES + 2 * len(self._states)
 
-    # Precedence --------------------------------------------------------------------
-
-    def counting(self, path: str, own: bytes | None) -> bytes | None:
-        """Return the ``zarr.json`` that counts for a node, given its own as stored."""
-        change = self.remembered.change
-        return own if change is None else change.counting(path, own)
-
-    def note_root(self, body: bytes | None, root: dict[str, Any] | None = None) -> None:
-        """Record whose own metadata may be behind, given the root's ``zarr.json``, and parsed.
-
-        Raises
-        ------
-        ManifestError
-            It does not say it validly.
-        """
-        self.remembered.change = None
-        if body is not None and root is not None and (pending := parse_pending(root)):
-            self.remembered.change = PendingChange(pending, body)
-
     # What zarr is shown ------------------------------------------------------------
 
     def reveal(self, path: str, body: bytes) -> bytes:
         """Record a node's ``zarr.json``, and return it without its declarations, for zarr.
 
-        What counts is recorded: see :meth:`counting`.
+        Parameters
+        ----------
+        path : str
+            Path of the node.
+        body : bytes
+            What counts of it: see :meth:`PendingChanges.counting`.
 
         Raises
         ------
@@ -252,8 +237,7 @@ class NodeTable:
             return body
         try:
             node = parse_node(body)
-            if not path:
-                self.note_root(body, node)
+            self.remembered.changes.note(path, body, node)
         except ManifestError as error:
             raise error.in_context(array=path) from error.__cause__
         if node is None or node.get("node_type") != "array":
@@ -268,7 +252,7 @@ class NodeTable:
         declaring = self._reveal_arrays(path, node)
         if node.get("node_type") == "group":
             self._note_group(path)
-        if not path and self.remembered.change is not None:
+        if path in self.remembered.changes:
             return without_declarations(with_pending(node, {}))
         return without_declarations(node) if declaring else body
 
@@ -293,8 +277,7 @@ class NodeTable:
         kind = undeclared_kind(body)
         if kind is None:
             return False
-        if not path:
-            self.remembered.change = None  # it has no copies
+        self.remembered.changes.pop(path, None)  # it has no copies
         state = state or self._state(path)
         state.own = "native" if kind == "array" else "group"
         state.array = NATIVE if kind == "array" else None
@@ -318,8 +301,7 @@ class NodeTable:
 
         An array that was native stays known: it may be open, and what it lacks is no fill value.
         """
-        if not path:
-            self.remembered.change = None
+        self.remembered.changes.pop(path, None)
         was_native = self._known(path).array is NATIVE
         self.note_absence(path)
         if was_native and self._known(path).array is None:
@@ -388,8 +370,7 @@ class NodeTable:
 
     def deleted(self, path: str) -> None:
         """Forget a node whose ``zarr.json`` this store has deleted."""
-        if not path:
-            self.remembered.change = None
+        self.remembered.changes.pop(path, None)
         self._forget(path)
         self._outdate(path)
 
@@ -400,8 +381,9 @@ class NodeTable:
             if path == prefix or path.startswith(below):
                 self._states.pop(path, None)
                 self.declared.discard(path)
-        if not prefix:
-            self.remembered.change = None
+        for group in [*self.remembered.changes]:
+            if group == prefix or group.startswith(below):
+                self.remembered.changes.pop(group, None)
         self._outdate(prefix)
 
     def written(self, path: str, body: bytes) -> None:
@@ -414,8 +396,7 @@ class NodeTable:
         if self._note_undeclared(path, body):
             return
         node = parse_node(body) or {}
-        if not path:
-            self.note_root(body, node)
+        self.remembered.changes.note(path, body, node)
         for array in arrays_in(node):
             self._note(join(path, array.path), array, path if array.path else None)
         if node.get("node_type") == "group":

@@ -155,7 +155,7 @@ class ReadableStore(StoreOnStore):
     async def exists(self, key: str) -> bool:
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
         route = await self._route(key)
-        if isinstance(route, Metadata) and self._nodes.remembered.change is not None:
+        if isinstance(route, Metadata) and self._nodes.remembered.changes:
             return await self._nodes.metadata(route.path) is not None
         if not isinstance(route, Chunk):
             if await self._readable.exists(key):
@@ -167,7 +167,7 @@ class ReadableStore(StoreOnStore):
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""
         route = await self._route(key)
-        if isinstance(route, Metadata) and self._nodes.remembered.change is not None:
+        if isinstance(route, Metadata) and self._nodes.remembered.changes:
             metadata = await self._nodes.metadata(route.path)
             if metadata is None:
                 raise FileNotFoundError(key)
@@ -200,7 +200,7 @@ class ReadableStore(StoreOnStore):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether there are no keys below a prefix."""
-        if self._nodes.remembered.change is None:
+        if not self._nodes.remembered.changes:
             return await self._readable.is_empty(prefix)
         async with aclosing(list_dir(self._readable, self._nodes, prefix)) as names:
             return await anext(names, None) is None
@@ -248,7 +248,8 @@ def _reveal(
         As of :meth:`KnownNodes.reveal`.
     """
     stored = None if metadata is None else metadata.to_bytes()
-    counts = stored if known.remembered.change is None else known.counting(path, stored)
+    changes = known.remembered.changes
+    counts = changes.counting(path, stored) if changes else stored
     if counts is None:
         known.note_missing(path)
         return None
