@@ -22,9 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import zarr
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
 
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
 from zarr_manifest.format import (
     ancestors,
     consolidated_members,
@@ -38,7 +41,7 @@ from zarr_manifest.format import (
     with_pending,
     without_copies,
 )
-from zarr_manifest.hierarchy import store_underneath
+from zarr_manifest.hierarchy import ManifestStore, store_underneath
 from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.stores import open_hierarchy, store_name
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
@@ -315,6 +318,8 @@ class Change:
         document = dump_node(with_pending(with_members(node, members), pending))
         if document == before.body:
             return None
+        if not is_complete and not self.has_copies(place):
+            _require_opening(document)
         return self.store.replace(join(place, "zarr.json"), before, document)
 
     def _copies_in(self, group: str) -> dict[str, Any]:
@@ -332,11 +337,13 @@ class Change:
         if self.has_copies(group) and not is_complete:
             return dict(self._copies_in(group))
         nodes = self._reached(group, self._will_be_group)
-        return {
-            _member(group, path): without_copies(node)
-            for path in nodes
-            if path != group and (node := self._node(path)) is not None
-        }
+        members: dict[str, Any] = {}
+        for path in nodes.keys() - {group}:
+            node = self._node(path)
+            if node is None:
+                raise InvalidConfigurationError("'zarr.json' is not a JSON object", array=path)
+            members[_member(group, path)] = without_copies(node)
+        return members
 
     def _finish(self, place: str | None, committed: Stored | None) -> None:
         if place is None or committed is None:
@@ -440,6 +447,24 @@ def _has_copies(node: dict[str, Any] | None) -> bool:
 
 def _without_copies(node: Any) -> Any:
     return without_copies(cast("dict[str, Any]", node)) if isinstance(node, dict) else node
+
+
+def _require_opening(document: bytes) -> None:
+    """Refuse to add copies to a group that could not be opened with them any more.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    memory = MemoryStore({"zarr.json": default_buffer_prototype().buffer.from_bytes(document)})
+    try:
+        zarr.open_group(ManifestStore(memory, read_only=True), mode="r")
+    except Exception as error:  # whatever zarr's parsers raise is the reason
+        raise InvalidConfigurationError(
+            "several nodes are to change at once, which takes consolidated metadata, but with "
+            f"these the hierarchy could not be opened: {error}",
+            remedy="Repair or remove the node that is meant, or change one node at a time.",
+        ) from error
 
 
 def _require_groups(

@@ -99,8 +99,10 @@ def _follow(
     """Write a node's own document if it is behind; return it if it was."""
     path = join(group, member)
     key = join(path, "zarr.json")
-    store.require_own(key)
-    own = known.get(path) or store.read(key)
+    own = known.get(path)
+    if own is None:
+        store.require_own(key)
+        own = store.read(key)
     body = change.counting(member, own.body)
     if body == own.body:
         return member, None

@@ -27,7 +27,6 @@ from zarr_manifest import conversion
 from zarr_manifest.errors import (
     InvalidConfigurationError,
     SourceNotFoundError,
-    WriteConflictError,
 )
 
 pytestmark = pytest.mark.filterwarnings(
@@ -47,6 +46,13 @@ def node(root: Path, path: str) -> dict[str, Any]:
 def copies(root: Path) -> dict[str, Any]:
     members: dict[str, Any] = node(root, "")["consolidated_metadata"]["metadata"]
     return members
+
+
+def unlocked_in(store: Any) -> list[str]:
+    """Paths of the arrays of a valid hierarchy that lack the lock."""
+    assert zm.validate(store) == []
+    notes = zm.validate(store, strict=True)
+    return [note.array for note in notes if note.code == "lock_missing"]
 
 
 @pytest.fixture
@@ -97,9 +103,7 @@ def test_writers_lock_unless_told_otherwise(tmp_path: Path, write: Callable[...,
         root = tmp_path / name
         write(root, **options)
         assert node(root, "a").get(NAME) == (None if options else LOCK)
-        assert [note.code for note in zm.validate(root, strict=True)] == (
-            ["lock_missing"] if options else []
-        )
+        assert unlocked_in(root) == (["a"] if options else [])
 
 
 def test_writing_a_manifest_again_decides_anew(tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_locking_changes_nothing_but_the_lock(unlocked: Path) -> None:
         assert metadata == copies(unlocked)[path]
         assert metadata.pop(NAME) == LOCK
         assert metadata == json.loads(before[f"{path}/zarr.json"])
-    assert zm.validate(unlocked, strict=True) == []
+    assert unlocked_in(unlocked) == []
     assert conversion.lock(unlocked) == []
     assert files_below(unlocked) == after
 
@@ -218,10 +222,12 @@ def test_nothing_is_locked_where_metadata_cannot_be_read(unlocked: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_interrupted_lock_is_finished_or_undone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_consolidated", [True, False])
+def test_all_arrays_are_locked_or_none(tmp_path: Path, is_consolidated: bool) -> None:
     root = tmp_path / "data.zarr"
     values = write_hierarchy(root)
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    if is_consolidated:
+        zarr.consolidate_metadata(zm.ManifestStore(root))
 
     def make() -> InterruptedMemory:
         store = InterruptedMemory()
@@ -232,21 +238,31 @@ def test_an_interrupted_lock_is_finished_or_undone(tmp_path: Path) -> None:
     for store, is_last in every_change(make, conversion.lock):
         for path in MANIFEST_ARRAYS:
             assert_same(read(zm.ManifestStore(store), path), values, path)
-        assert zm.validate(store) == []
-        if is_last:
-            continue
-        interrupted = "zarr.json.unfinished" in store._store_dict
-        states.append(interrupted)
-        if interrupted:
-            with pytest.raises(WriteConflictError, match="interrupted"):
-                conversion.lock(store)
-            how = "finish" if len(states) % 2 else "undo"
-            assert conversion.recover(store, how)
-            notes = [note.array for note in zm.validate(store, strict=True)]
-            assert notes == ([] if how == "finish" else sorted(MANIFEST_ARRAYS))
-        conversion.lock(store)
-        assert zm.validate(store, strict=True) == []
-    assert True in states
+        states.append(conversion.lock(store))
+        assert unlocked_in(store) == []
+        assert "pending" not in json.loads(store._store_dict["zarr.json"].to_bytes())
+        assert states[-1] == [] or not is_last
+    assert states == sorted(states, reverse=True)
+    assert states[0] == sorted(MANIFEST_ARRAYS)
+    assert all(each in ([], states[0]) for each in states)
+
+
+@pytest.mark.slow
+def test_copies_are_not_added_where_nobody_could_open_them(tmp_path: Path) -> None:
+    """zarr parses all of them to open the group, and would refuse it for one array."""
+    zarr.create_group(tmp_path)
+    for path in ("a", "b"):
+        zm.create_array(tmp_path, path, ENTRIES, lock=False, **CREATION)
+    zarr.create_array(tmp_path, name="native", **CREATION)
+    unknown = node(tmp_path, "native") | {"codecs": [{"name": "nobody-s"}]}
+    (tmp_path / "native" / "zarr.json").write_text(json.dumps(unknown))
+    before = files_below(tmp_path)
+    with pytest.raises(InvalidConfigurationError, match="change one node at a time"):
+        conversion.lock(tmp_path)
+    assert files_below(tmp_path) == before
+    assert [conversion.lock(tmp_path, [path]) for path in ("a", "b")] == [["a"], ["b"]]
+    group = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")
+    assert np.asarray(group["a"][...]).tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.slow
@@ -260,7 +276,7 @@ def test_upgrading_locks(unlocked: Path) -> None:
     assert {repair for repairs in report.repairs.values() for repair in repairs} == {
         "it lacked the lock, so that readers without this package could read fill values"
     }
-    assert zm.validate(unlocked, strict=True) == []
+    assert unlocked_in(unlocked) == []
     assert conversion.upgrade(unlocked).repaired == []
 
 
