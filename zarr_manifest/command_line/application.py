@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 import zarr_manifest
+from zarr_manifest.command_line.accepting import accept
 from zarr_manifest.command_line.cleaning import clean
 from zarr_manifest.command_line.creating import create
 from zarr_manifest.command_line.describing import info, locations
@@ -55,6 +56,7 @@ for command in (
     recover,
     refresh,
     relocate,
+    accept,
     clean,
     info,
     locations,

@@ -49,8 +49,8 @@ def validate(hierarchy: str, arrays: tuple[str, ...], strict: bool, **options: A
     problems = [each for each in found if not each.is_note]
     document = {
         "hierarchy": hierarchy,
-        "problems": [_document(each) for each in problems],
-        "notes": [_document(each) for each in notes],
+        "problems": [problem_document(each) for each in problems],
+        "notes": [problem_document(each) for each in notes],
     }
     remarks = list(note_lines((note.array, spelled(note.message)) for note in notes))
     lines = [spelled(each.message) for each in problems]
@@ -62,7 +62,8 @@ def validate(hierarchy: str, arrays: tuple[str, ...], strict: bool, **options: A
     return Outcome(document, lines, notes_shown, status=PROBLEMS if count else 0)
 
 
-def _document(problem: Problem) -> dict[str, str | None]:
+def problem_document(problem: Problem) -> dict[str, str | None]:
+    """Return a problem as JSON values."""
     return {
         "code": problem.code,
         "phase": problem.phase,

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     )
     from zarr_manifest.conversion.older_writers import UpgradeReport, upgrade
     from zarr_manifest.conversion.renewal import (
+        AcceptanceReport,
         RefusedSource,
         RenewalReport,
+        accept,
         refresh,
         relocate,
     )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
+    "AcceptanceReport",
     "ArrayNode",
     "ConversionReport",
     "GroupNode",
@@ -52,6 +55,7 @@ __all__ = [
     "RenewalReport",
     "StreamedManifest",
     "UpgradeReport",
+    "accept",
     "export_kerchunk_json",
     "export_kerchunk_parquet",
     "lock",
@@ -87,7 +91,14 @@ _MODULES = {
         "RefusedNode",
         "StreamedManifest",
     ],
-    "renewal": ["RefusedSource", "RenewalReport", "refresh", "relocate"],
+    "renewal": [
+        "AcceptanceReport",
+        "RefusedSource",
+        "RenewalReport",
+        "accept",
+        "refresh",
+        "relocate",
+    ],
     "older_writers": ["UpgradeReport", "upgrade"],
     "target": ["lock", "write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],

@@ -2,6 +2,14 @@
 
 from zarr_manifest.inspection.describing import contents
 from zarr_manifest.inspection.node_contents import Contents, NodeContents, tree_lines
-from zarr_manifest.inspection.validation import Problem, validate
+from zarr_manifest.inspection.validation import Problem, check_document, validate
 
-__all__ = ["Contents", "NodeContents", "Problem", "contents", "tree_lines", "validate"]
+__all__ = [
+    "Contents",
+    "NodeContents",
+    "Problem",
+    "check_document",
+    "contents",
+    "tree_lines",
+    "validate",
+]

@@ -328,24 +328,40 @@ class _Validator:
                 limits, manifest_bytes=max(limits.manifest_bytes, len(inline))
             )
             body = inline
-        found = interpret_document_of(array, partition, body, limits, validating=True)
-        errors: list[ManifestError] = [] if stored.mismatch is None else [stored.mismatch]
-        entries = 0
-        try:
-            while len(errors) < _MOST_PROBLEMS:
-                errors.append(next(found))
-            next(found)
-            errors.append(
-                LimitExceededError(
-                    f"the manifest has more than {_MOST_PROBLEMS:,} problems, of which these are "
-                    "the first"
-                )
+        entries, problems = check_document(array, partition, body, limits)
+        if stored.mismatch is not None:
+            mismatch = stored.mismatch.in_context(location=where)
+            problems.insert(0, _problem(array.path, "manifest", mismatch))
+        return entries, problems
+
+
+def check_document(
+    array: DeclaredArray, partition: Partition, body: bytes | memoryview, limits: Limits
+) -> tuple[int, list[Problem]]:
+    """Return the number of valid entries of a stored document, and what is wrong with it.
+
+    Its checksum is not looked at.
+    """
+    location = array.document(partition)
+    where = None if isinstance(location, bytes) else str(location)
+    found = interpret_document_of(array, partition, body, limits, validating=True)
+    errors: list[ManifestError] = []
+    entries = 0
+    try:
+        while len(errors) < _MOST_PROBLEMS:
+            errors.append(next(found))
+        next(found)
+        errors.append(
+            LimitExceededError(
+                f"the manifest has more than {_MOST_PROBLEMS:,} problems, of which these are "
+                "the first"
             )
-        except StopIteration as end:
-            entries = 0 if end.value is None else len(end.value.manifest)
-        return entries, [
-            _problem(array.path, "manifest", error.in_context(location=where)) for error in errors
-        ]
+        )
+    except StopIteration as end:
+        entries = 0 if end.value is None else len(end.value.manifest)
+    return entries, [
+        _problem(array.path, "manifest", error.in_context(location=where)) for error in errors
+    ]
 
 
 def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:

@@ -1,6 +1,14 @@
-"""Renewal of a hierarchy whose sources have other times, or another place, and the same bytes."""
+"""Renewal: what a hierarchy says of sources or documents that have changed, brought up to date."""
 
+from zarr_manifest.conversion.renewal.accepting import AcceptanceReport, accept
 from zarr_manifest.conversion.renewal.relocating import relocate
 from zarr_manifest.conversion.renewal.renewing import RefusedSource, RenewalReport, refresh
 
-__all__ = ["RefusedSource", "RenewalReport", "refresh", "relocate"]
+__all__ = [
+    "AcceptanceReport",
+    "RefusedSource",
+    "RenewalReport",
+    "accept",
+    "refresh",
+    "relocate",
+]

@@ -1,0 +1,61 @@
+"""``accept``: declare the checksums of manifest documents as they are now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    limit_option,
+    limits,
+    require_no_file,
+    sole_writer_option,
+)
+from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
+from zarr_manifest.command_line.validating import problem_document
+from zarr_manifest.command_line.wording import spelled
+from zarr_manifest.showing import counted
+
+
+@click.command(
+    cls=Task,
+    short_help="Declare manifest documents as they are now.",
+    examples=[
+        ("accept data.zarr sst", "whose manifest document was edited"),
+        ("accept data.zarr sst time", "both, as one change"),
+    ],
+)
+@click.argument("hierarchy")
+@click.argument("arrays", nargs=-1, required=True, metavar="ARRAY...")
+@sole_writer_option
+@access_options
+@limit_option
+def accept(hierarchy: str, arrays: tuple[str, ...], sole_writer: bool, **access: Any) -> Outcome:
+    """Declare the checksums of the manifest documents of ARRAYs in HIERARCHY as they are now.
+
+    For documents that somebody has edited, and for declarations without checksums, which do
+    not notice stale copies. The documents are validated first: if there is a problem, nothing
+    is written, and the exit status is 1. All that is written is one change.
+    """
+    require_no_file(hierarchy)
+    report = conversion.accept(
+        hierarchy,
+        arrays,
+        allow=allowed(access),
+        limits=limits(access["stated_limits"]),
+        sole_writer=sole_writer,
+    )
+    document = {
+        "hierarchy": hierarchy,
+        "documents": report.documents,
+        "arrays": report.arrays,
+        "problems": [problem_document(each) for each in report.problems],
+    }
+    if report.problems:
+        lines = [spelled(each.message) for each in report.problems]
+        return Outcome(document, [*lines, counted(len(lines), "problem")], status=PROBLEMS)
+    return Outcome(document, [f"{hierarchy}: {report}"])
