@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from zarr.abc.store import Store
 from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.hierarchy.windows import BELOW, CHANGES, Array, Change, Nodes, Window, windows
+from zarr_manifest.hierarchy import Node, list_nodes, open_for_reading
 
 # Documents and chunks that nothing refers to any more stay.
 pytestmark = pytest.mark.filterwarnings("ignore:Object at .* is not recognized as a component")
@@ -43,7 +45,7 @@ def seen(root: Any) -> Snapshot:
 
 
 def contents(node: Any) -> tuple[dict[str, Any], list[int] | None]:
-    return dict(node.attrs), node[:].tolist() if isinstance(node, zarr.Array) else None
+    return dict(node.attrs), np.asarray(node).tolist() if isinstance(node, zarr.Array) else None
 
 
 def by_zarr(consolidated: bool) -> Reader:
@@ -232,3 +234,67 @@ def test_zarr_is_not_shown_it() -> None:
         shown = sync(store.get("zarr.json"))
         assert shown is not None
         assert b"pending" not in shown.to_bytes()
+
+
+# Nodes as stored --------------------------------------------------------------------------
+
+
+async def _nodes(store: Store, **options: Any) -> list[Node]:
+    return await list_nodes(await open_for_reading(store), **options)
+
+
+@pytest.mark.parametrize(("change", "window"), every())
+def test_the_walk_over_nodes(change: Change, window: Window) -> None:
+    nodes = sync(_nodes(window.store()))
+    expected = state(change, window)
+    assert [node.path for node in nodes] == sorted(expected, key=lambda path: path.split("/"))
+    for node in nodes:
+        found = expected[node.path]
+        attributes = found.metadata["attributes"] if isinstance(found, Array) else found.attributes
+        assert node.metadata["attributes"] == attributes
+        assert node.kind == ("array" if isinstance(found, Array) else "group")
+
+
+def test_the_walk_below_a_node() -> None:
+    for name in ("new nodes", "removed nodes", "copies below the root"):
+        for window in windows(CHANGES[name]):
+            expected = [path for path in state(CHANGES[name], window) if path.startswith("g")]
+            found = sync(_nodes(window.store(), below="g"))
+            assert sorted(node.path for node in found) == sorted(expected)
+
+
+def test_the_walk_over_nodes_as_stored() -> None:
+    for window in windows(CHANGES["removed nodes"]):
+        found = {node.path for node in sync(_nodes(window.store(), as_stored=True))}
+        own = {
+            key.removesuffix("/zarr.json") for key in window.objects if key[-10:] == "/zarr.json"
+        }
+        assert found == {"", *own}
+
+
+@pytest.mark.parametrize(("change", "window"), every())
+def test_validation_says_what_is_behind(change: Change, window: Window) -> None:
+    written = {key for key in window.objects if key.endswith("zarr.json")}
+    for arrays in (None, [path for path, node in change.new.items() if isinstance(node, Array)]):
+        if arrays is not None and not window.is_committed:
+            continue
+        found = zm.validate(window.store(), arrays=arrays, strict=True)
+        assert {problem.code for problem in found} <= {"metadata_behind", "checksums_missing"}
+        behind = [problem for problem in found if problem.code == "metadata_behind"]
+        if window.name in ("before", "after"):
+            assert behind == []
+        for problem in behind:
+            assert problem.is_note
+            assert "recover" in problem.message
+        new = {path for path in change.new if path not in change.old}
+        missing = {path for path in new if f"{path}/zarr.json" not in written}
+        if window.is_committed and arrays is None:
+            assert missing <= {problem.array for problem in behind}
+
+
+def test_locations_of_what_counts() -> None:
+    """Documents of removed nodes are not read."""
+    _, committed, *_ = windows(CHANGES["removed nodes"])
+    memory = committed.store()
+    del memory._store_dict["other/m-1.json"]
+    assert zm.ManifestStore(memory).locations() == []

@@ -24,7 +24,7 @@ from zarr_manifest.hierarchy.walking import (
     list_nodes,
     no_hierarchy,
     open_for_reading,
-    read_node,
+    read_nodes,
 )
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "no_hierarchy",
     "open_for_reading",
     "partitions_to_read",
-    "read_node",
+    "read_nodes",
     "store_underneath",
 ]
 

@@ -79,16 +79,12 @@ def being_changed(path: str) -> WriteConflictError:
     return WriteConflictError(
         "another writer has changed the node, and has not written its own 'zarr.json' yet",
         array=path,
-        remedy=RECOVER,
+        remedy=Advice(
+            "If no process writes the hierarchy, finish the change: ",
+            Setting("recover", python="zarr_manifest.recover(location)"),
+            "; then open the hierarchy again.",
+        ),
     )
-
-
-#: What brings own metadata that are behind up to date.
-RECOVER = Advice(
-    "If no process is writing the hierarchy, finish that: ",
-    Setting("recover", python="zarr_manifest.conversion.recover(location)"),
-    "; then open the hierarchy again.",
-)
 
 
 def incomplete(path: str) -> InvalidConfigurationError:

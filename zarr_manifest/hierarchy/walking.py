@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -32,14 +32,17 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import (
     ArrayMetadata,
     ancestors,
+    dump_node,
     is_placeholder,
     is_possible_path,
     join,
     members_in,
     parse_node,
+    parse_pending,
     unfinished_error,
 )
 from zarr_manifest.hierarchy.contradictions import not_a_path
+from zarr_manifest.hierarchy.pending_changes import PendingChanges
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import (
     CONSOLIDATE,
@@ -83,6 +86,8 @@ class Node(Struct, frozen=True):
         The document as stored, if it was read and is to be kept.
     problem : ManifestError or None
         Why it cannot be read.
+    is_behind : bool
+        Whether it has been changed, but its own document is still the former one, or none.
     """
 
     path: str
@@ -91,6 +96,7 @@ class Node(Struct, frozen=True):
     is_own: bool = False
     body: bytes | None = None
     problem: ManifestError | None = None
+    is_behind: bool = False
 
     @property
     def kind(self) -> Literal["group", "array", "invalid"]:
@@ -170,8 +176,12 @@ async def list_nodes(
     instead: str = "",
     directories: tuple[str, ...] = (),
     listing: Listing | None = None,
+    as_stored: bool = False,
 ) -> list[Node]:
     """Return the nodes of a hierarchy, sorted by path, so that parents come first.
+
+    While a change is being written, these are the nodes after it: where own documents are behind,
+    the copies count.
 
     Parameters
     ----------
@@ -190,6 +200,8 @@ async def list_nodes(
         Where links may lead besides: what the reader authorised.
     listing : Listing, optional
         The metadata documents of all nodes, if the caller has listed the store.
+    as_stored : bool
+        Whether own documents count that are behind.
 
     Raises
     ------
@@ -205,6 +217,8 @@ async def list_nodes(
     if can_list(store):
         nodes, links = await _listed(store, below, deep, keep_bodies, directories, listing)
         nodes = [*await _above(store, below, directories), *nodes]
+        if not as_stored:
+            nodes = await _counting(store, nodes, keep_bodies, directories)
     else:
         nodes, links = await _root(store, instead), []
     found = _with_members(nodes)
@@ -219,19 +233,61 @@ async def list_nodes(
     return sorted(kept, key=lambda node: node.path.split("/") if node.path else [])
 
 
-async def read_node(store: Store, path: str, directories: tuple[str, ...] = ()) -> Node | None:
-    """Return the node at a path, or None if there is none.
+async def read_nodes(
+    store: Store, paths: Iterable[str], directories: tuple[str, ...] = ()
+) -> dict[str, Node]:
+    """Return the nodes at some paths that exist, by path, with their documents as stored.
+
+    What counts is read, as by :func:`list_nodes`, and the groups above for that.
 
     Raises
     ------
     SourceError, SourceAccessDeniedError
         The store failed.
     """
-    for name in _NAMES:
-        node = await _read(store, path, name, directories)
-        if node is not None:
-            return node
-    return None
+    wanted = dict.fromkeys(paths)
+    every = wanted | dict.fromkeys(group for path in wanted for group in ancestors(path))
+    calls = (functools.partial(_read_any, store, path, directories) for path in every)
+    found = [node async for node in in_order(calls, _CONCURRENT_CALLS) if node is not None]
+    counting = await _counting(store, found, True, directories)
+    return {node.path: node for node in counting if node.path in wanted}
+
+
+async def _counting(
+    store: Store, nodes: list[Node], keep_bodies: bool, directories: tuple[str, ...]
+) -> list[Node]:
+    """Return the nodes that count, given those that have documents of their own.
+
+    Documents that may be behind are read again, after those of the groups that say so.
+    """
+    found = {node.path: node for node in nodes}
+    changes = PendingChanges()
+    for path in sorted(found):
+        node = found[path]
+        if node.kind == "group" and not any(changes.of(path)):
+            try:
+                if parse_pending(node.metadata):
+                    changes.note(path, node.body or dump_node(node.metadata), node.metadata)
+            except ManifestError as error:
+                found[path] = replace(node, problem=error.in_context(array=path))
+    named = [join(group, member) for group, change in changes.items() for member in change.pending]
+    calls = (functools.partial(_read, store, path, _V3, directories) for path in named)
+    read = [own async for own in in_order(calls, _CONCURRENT_CALLS)]
+    for path, own in zip(named, read, strict=True):
+        if own is not None and own.body is None:
+            continue  # a link that leads out
+        body = None if own is None else own.body
+        standing = changes.standing(path, body)
+        if standing == "own":
+            if own is not None:
+                found[path] = own if keep_bodies else replace(own, body=None)
+            continue
+        found.pop(path, None)
+        copy = changes.counting(path, body)
+        if copy is not None:
+            node = _interpreted(path, _V3, parse_node(copy), None)
+            found[path] = replace(node, is_behind=True)
+    return list(found.values())
 
 
 def _is_within(path: str, below: str, deep: bool) -> bool:
@@ -280,11 +336,11 @@ async def _listed(
 
 async def _members(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:
     """Return a node of a store that is not a directory, and its members."""
-    node = await read_node(store, below, directories)
+    node = await _read_any(store, below, directories)
     if node is not None and node.kind == "array":
         return [node]
     names = [name for name in await list_names(store, below) if name not in _NAMES]
-    calls = (functools.partial(read_node, store, join(below, name), directories) for name in names)
+    calls = (functools.partial(_read_any, store, join(below, name), directories) for name in names)
     nodes = [node, *[member async for member in in_order(calls, _CONCURRENT_CALLS)]]
     return [node for node in nodes if node is not None]
 
@@ -293,7 +349,7 @@ async def _read_listed(
     store: Store, path: str, name: str, keep_body: bool, directories: tuple[str, ...]
 ) -> Node:
     node = await _read(store, path, name, directories)
-    node = node or await read_node(store, path, directories)
+    node = node or await _read_any(store, path, directories)
     if node is not None:
         return node if keep_body else replace(node, body=None)
     error = SourceNotFoundError(
@@ -312,13 +368,13 @@ def _directories(store: Store, links: list[str]) -> list[str]:
 
 async def _above(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:
     """Return the groups above a node, whose consolidated metadata may have nodes below it."""
-    nodes = [await read_node(store, path, directories) for path in reversed([*ancestors(below)])]
+    nodes = [await _read_any(store, path, directories) for path in reversed([*ancestors(below)])]
     return [node for node in nodes if node is not None]
 
 
 async def _root(store: Store, instead: str) -> list[Node]:
     """Return the root, whose consolidated metadata has the other nodes."""
-    root = await read_node(store, "")
+    root = await _read_any(store, "")
     if root is None:
         return []
     if root.kind == "group" and not root.metadata.get("consolidated_metadata"):
@@ -332,6 +388,15 @@ async def _root(store: Store, instead: str) -> list[Node]:
             ),
         )
     return [root]
+
+
+async def _read_any(store: Store, path: str, directories: tuple[str, ...] = ()) -> Node | None:
+    """Return the node at a path, whatever its version; None if there is none."""
+    for name in _NAMES:
+        node = await _read(store, path, name, directories)
+        if node is not None:
+            return node
+    return None
 
 
 async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]) -> Node | None:

@@ -46,7 +46,7 @@ from zarr_manifest.hierarchy import (
     list_nodes,
     no_hierarchy,
     partitions_to_read,
-    read_node,
+    read_nodes,
 )
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
@@ -74,6 +74,12 @@ _UNPROTECTED = Advice(
     "LOCATION ARRAY"
 )
 
+_BEHIND = Advice(
+    "its own 'zarr.json' is behind the copy in consolidated metadata, which counts: a change is "
+    "being written, or writing it was interrupted; if no process writes the hierarchy, finish it: ",
+    Setting("recover", python="zarr_manifest.recover(location)"),
+)
+
 # Of one document: a stranger's may have millions, and nobody reads more.
 _MOST_PROBLEMS = 10_000
 
@@ -88,7 +94,8 @@ class Problem:
     ----------
     code : str
         Stable identifier (specification, "Error codes"); of a note,
-        ``"lock_missing"``, ``"checksums_missing"`` or ``"entries_missing"``.
+        ``"lock_missing"``, ``"checksums_missing"``, ``"entries_missing"`` or
+        ``"metadata_behind"``.
     phase : {"declaration", "manifest"}
         Whether ``zarr.json`` or a manifest document is wrong.
     array : str
@@ -209,34 +216,32 @@ class _Validator:
         if can_list(store):
             return nodes
         # These come from consolidated metadata; the nodes' own documents may differ.
-        calls = (functools.partial(self._with_document, node) for node in nodes)
-        return [node async for node in in_order(calls, CONCURRENCY)]
+        copies = [node.path for node in nodes if not node.is_own and node.problem is None]
+        own = await self._read(copies)
+        return [own.get(node.path, node) for node in nodes]
 
-    async def _with_document(self, node: Node) -> Node:
-        if node.is_own or node.problem is not None:
-            return node
-        return await self._read(node.path) or node
-
-    async def _read(self, path: str) -> Node | None:
-        return await read_node(self.hierarchy.store, path, self.hierarchy.directories)
+    async def _read(self, paths: Iterable[str]) -> dict[str, Node]:
+        return await read_nodes(self.hierarchy.store, paths, self.hierarchy.directories)
 
     async def _named(self, arrays: Iterable[str]) -> list[Node]:
-        nodes: list[Node] = []
-        for path in (path.strip("/") for path in arrays):
-            node = await self._read(path)
-            if node is None or node.is_v2:
-                kind = "array" if node is None else "Zarr v3 array"
+        paths = [path.strip("/") for path in arrays]
+        found = await self._read(paths)
+        for path in paths:
+            if path not in found or found[path].is_v2:
+                kind = "Zarr v3 array" if path in found else "array"
                 raise no_hierarchy(
                     self.hierarchy.store,
                     what=f"{kind} {path!r}",
                     remedy="Name arrays by their paths in the hierarchy.",
                 )
-            nodes.append(node)
-        return nodes
+        return [found[path] for path in paths]
 
     # Checking them -------------------------------------------------------------
 
     async def _node(self, node: Node, nodes: Mapping[str, Node]) -> AsyncIterator[Problem]:
+        if node.is_behind:
+            text = Advice(f"{node.kind} {node.path!r}: ", _BEHIND)
+            yield Problem("metadata_behind", "declaration", node.path, None, text, is_note=True)
         if node.problem is not None:
             yield _problem(node.path, "declaration", node.problem)
         elif node.array is not None:

@@ -261,6 +261,7 @@ class _Cleaning:
         nodes = await list_nodes(
             self.hierarchy.store,
             directories=self.hierarchy.directories,
+            as_stored=True,
             listing=None if self.objects.is_directory else Listing(metadata, [], []),
         )
         manifests = [
