@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from zarr_manifest.conversion.files.sources import FileSources
@@ -14,8 +15,15 @@ _CONCURRENT_CALLS = 8
 _BATCH_SIZE = 1024
 
 
+type Chunk = tuple[str, int, int]
+"""The path, offset and length of a chunk."""
+
+
 def checksums_of(
-    manifest: Manifest, sources: FileSources, algorithm: str
+    manifest: Manifest,
+    sources: FileSources,
+    algorithm: str,
+    known: Mapping[Chunk, str] | None = None,
 ) -> dict[tuple[int, ...], str]:
     """Return the checksums of the chunks that are not inline, by grid index.
 
@@ -27,6 +35,8 @@ def checksums_of(
         Reads them.
     algorithm : str
         ``"crc32c"``, ``"sha256"``, …
+    known : mapping of Chunk to str, optional
+        Checksums of chunks that need not be read.
 
     Raises
     ------
@@ -34,15 +44,18 @@ def checksums_of(
         A chunk cannot be read.
     """
 
-    def one(chunk: tuple[tuple[int, ...], Reference]) -> tuple[tuple[int, ...], str]:
-        index, reference = chunk
+    def one(item: tuple[tuple[int, ...], Reference]) -> tuple[tuple[int, ...], str]:
+        index, reference = item
         assert reference.path is not None
         assert reference.length is not None
+        chunk = (reference.path, reference.offset, reference.length)
+        if known is not None and chunk in known:
+            return index, known[chunk]
         stop = reference.offset + reference.length
         body = sources.read(reference.path, reference.offset, stop)
         return index, compute_checksum(algorithm, body)
 
-    chunks = (chunk for chunk in manifest.items() if chunk[1].path is not None)
+    chunks = (item for item in manifest.items() if item[1].path is not None)
     found: dict[tuple[int, ...], str] = {}
     with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
         # Not all at once: each has a future.

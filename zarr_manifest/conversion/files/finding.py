@@ -145,6 +145,8 @@ def _objects(name: str, sources: FileSources, *, recursive: bool) -> list[str]:
             listed = [below[name] for name in _files_among(below)]
     except READ_ERRORS as error:
         raise store_failure(error).in_context(location=redact(url)) from error
+    for each in listed:
+        sources.know(each.url, (each.size, each.conditions))
     if listed:
         return sorted(each.url for each in listed)
     if pattern or url.count("/") < 3 or not sources.exists(file_url(url)):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from zarr.core.metadata.v3 import ArrayV3Metadata
-
-from zarr_manifest.conversion.files.checksums import checksums_of
+from zarr_manifest.conversion.files.checksums import Chunk
 from zarr_manifest.conversion.files.combining import (
     Combine,
     CombineRules,
@@ -28,48 +24,26 @@ from zarr_manifest.conversion.files.finding import (
     group_names,
     unusable_files,
 )
-from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of, read_tree
-from zarr_manifest.conversion.files.sources import FileSources, State
-from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of
+from zarr_manifest.conversion.files.scanning import (
+    FileScan,
+    FileWork,
+    KeptScans,
+    parse_file,
+    scan_of,
+    scanned,
+    zarr_nodes,
+)
+from zarr_manifest.conversion.files.sources import FileSources
+from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
-from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
-from zarr_manifest.conversion.nodes import (
-    ArrayNode,
-    GroupNode,
-    Node,
-    Progress,
-    RefusedNode,
-    inside,
-    parts_of,
-    refused,
-)
+from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import (
-    MakeChecksums,
-    add_references,
-    array_node,
-    columns_of_grid,
-    dataset_nodes,
-    distinct_paths,
-    or_refused,
-)
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
-from zarr_manifest.conversion.zarr2 import read_zarr2
+from zarr_manifest.conversion.virtual import array_node, dataset_nodes, or_refused
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
-from zarr_manifest.format import (
-    compute_checksum,
-    format_last_modified,
-    interpret_chunk_grid,
-    join,
-    strict,
-)
+from zarr_manifest.format import compute_checksum, join
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import References, references_of
-from zarr_manifest.showing import counted
-from zarr_manifest.sources import (
-    Allow,
-    access_by_prefix,
-)
+from zarr_manifest.sources import Allow, access_by_prefix
 
 _INLINE_LIMIT = 2**20
 
@@ -90,6 +64,7 @@ def read_files(
     inline_limit: int = _INLINE_LIMIT,
     record_conditions: bool = True,
     checksum: str | None = None,
+    scans: str | Path | None = None,
     allow: Allow = None,
     progress: Progress | None = None,
 ) -> Iterator[Node]:
@@ -149,6 +124,11 @@ def read_files(
     checksum : str, optional
         Algorithm (``"crc32c"``, ``"sha256"``, …) of a checksum to record for every
         chunk. Reads every chunk.
+    scans : str or Path, optional
+        A directory, or a prefix of a bucket, in which what is found in each file is kept, and
+        used again while the file's entity tag, or its size and time, stay the same. Any number
+        of processes may use it at once. With `parallel`, the workers write there. See
+        :func:`scan`, which makes scans anywhere.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The files need
         no authorisation; they are read without credentials unless a prefix says otherwise.
@@ -201,16 +181,18 @@ def read_files(
         raise ValueError("group_per_file combines no files: omit what says how")
     if checksum is not None:
         compute_checksum(checksum, b"")  # raises if it is unknown
-    work = _FileWork(
-        FileSources(access_by_prefix(allow)),
+    sources = FileSources(access_by_prefix(allow))
+    work = FileWork(
+        sources,
         None if format is None else format_of(format),
         None if loadable_variables is None else tuple(loadable_variables),
         inline_limit,
         record_conditions,
         checksum,
         keep_going,
+        None if scans is None else KeptScans(scans, sources),
     )
-    located = files_named(names, work.sources, recursive=recursive)
+    located = files_named(names, sources, recursive=recursive)
     if group_per_file:
         return _apart(located, group_names(located), work, progress)
     if len(located) == 1 and concat_dim is None:
@@ -224,142 +206,14 @@ def read_files(
     return _many_files(located, work, rules, parallel, progress)
 
 
-@dataclass
-class _FileWork:
-    """What to do with every file. Sent to the workers."""
-
-    sources: FileSources
-    format: str | None
-    loadable: tuple[str, ...] | None
-    inline_limit: int
-    record_conditions: bool
-    checksum: str | None
-    keep_going: bool
-
-    def checksums(self) -> MakeChecksums | None:
-        if self.checksum is None:
-            return None
-        return partial(checksums_of, sources=self.sources, algorithm=self.checksum)
-
-
-@unstable_types_accepted
-def _parse(file: FoundFile, work: _FileWork) -> FileTree:
-    """Parse a file and check its references; the state was recorded before."""
-    sources, url, found = work.sources, file.url, file.format
-    states: dict[str, State] = {}
-    if found in ZARR_FORMATS:
-        if found == "zarr2":
-            # Its references are to whole objects, without their sizes.
-            for listed in list_objects(url, sources):
-                states[listed.url] = (listed.size, listed.conditions)
-                sources.know(listed.url, states[listed.url])
-        tree = _zarr_tree(_zarr_nodes(url, found, work), sources)
-    else:
-        if file.state is not None:
-            sources.know(url, file.state)
-        states[url] = sources.state(url)
-        tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
-        _check_bounds(tree, sources, states)
-    if work.record_conditions:
-        tree.conditions |= {path: stated for path, (_, stated) in states.items() if stated}
-    return tree
-
-
-def _zarr_nodes(url: str, zarr_format: str, work: _FileWork) -> Iterator[Node]:
-    if zarr_format == "zarr2":
-        return read_zarr2(url, allow=work.sources.allow)
-    return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
-
-
-def _zarr_tree(nodes: Iterable[Node], sources: FileSources) -> FileTree:
-    """Return a hierarchy in a form that xarray can combine with others."""
-    tree = FileTree()
-    groups: dict[str, FileGroup] = {}
-    for node in nodes:
-        if isinstance(node, RefusedNode):
-            tree.refused.append(node)
-        elif isinstance(node, GroupNode):
-            groups[node.path] = FileGroup(node.path, node.attributes)
-            tree.groups.append(groups[node.path])
-        else:
-            group, _, name = node.path.rpartition("/")
-            try:
-                array = _virtual_array(node, sources, tree)
-            except ManifestError as error:
-                tree.refused.append(refused(node.path, error))
-                continue
-            groups.setdefault(group, FileGroup(group, {})).arrays[name] = array
-    return tree
-
-
-@unstable_types_accepted
-def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any:
-    """Return an array as VirtualiZarr's; the tree gets what that cannot express of it."""
-    grid = strict(interpret_chunk_grid(node.metadata))
-    if grid is None or grid.regular is None:
-        raise NotConvertibleError("its chunk grid is not regular")
-    columns = columns_of_grid(grid.counts)
-    checksums = empty = 0
-    for part in map(references_of, parts_of(node.manifest)):
-        open_ended = {part.paths[row.path_number] for row in part.open_ended()}
-        sizes = {path: sources.state(path)[0] for path in open_ended}
-        add_references(columns, part, part.paths, sizes)
-        _add_conditions(tree, node.path, part)
-        checksums += sum(len(rows) for extra, rows in part.extras() if extra.checksum is not None)
-        empty += part.counts()[2]
-    if checksums:
-        tree.note(node.path, f"the checksums of {counted(checksums, 'chunk')} were left out")
-    if empty:
-        tree.note(node.path, f"{counted(empty, 'chunk')} marked as empty, now missing")
-    try:
-        return columns.array(ArrayV3Metadata.from_dict(node.metadata))
-    except NotImplementedError as error:
-        raise NotConvertibleError(f"VirtualiZarr cannot express it: {error}") from error
-
-
-def _add_conditions(tree: FileTree, path: str, references: References) -> None:
-    """Add the recorded states of objects to a tree, which has one for each object."""
-    path_numbers = references.columns().path_numbers
-    for extra, rows in references.extras():
-        if not extra.conditions:
-            continue
-        stated = {
-            "size": extra.conditions.size,
-            "etag": extra.conditions.etag,
-            "last_modified": format_last_modified(extra.conditions),
-        }
-        known = {name: value for name, value in stated.items() if value is not None}
-        used: list[int] = np.unique(path_numbers[rows]).tolist()
-        for url in (references.paths[number] for number in used):
-            if tree.conditions.setdefault(url, known) != known:
-                raise NotConvertibleError(f"it refers to several states of {redact(url)}")
-
-
-def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]) -> None:
-    """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
-    for group in tree.groups:
-        for name, array in list(group.arrays.items()):
-            columns = ManifestColumns.of(array.manifest)
-            ends = columns.offsets + columns.lengths
-            for path in distinct_paths(array.manifest):
-                if path not in states:
-                    states[path] = sources.state(path)
-                last = int(np.max(ends[columns.paths == path]))
-                if last > states[path][0]:
-                    reason = beyond_the_end(last, path, states[path][0])
-                    tree.refuse(join(group.path, name), reason)
-                    del group.arrays[name]
-                    break
-
-
-def _alone(urls: Sequence[str], work: _FileWork, progress: Progress | None) -> Iterator[Node]:
+def _alone(urls: Sequence[str], work: FileWork, progress: Progress | None) -> Iterator[Node]:
     (file,), _ = _usable(urls, work)
     yield from _one_file(file, work)
     if progress is not None:
         progress(file.url, 1, 1)
 
 
-def _usable(urls: Sequence[str], work: _FileWork) -> tuple[list[FoundFile], list[Unusable]]:
+def _usable(urls: Sequence[str], work: FileWork) -> tuple[list[FoundFile], list[Unusable]]:
     """Return the files that can be parsed as far as is known, and those to leave out."""
     found = check_files(urls, work.format, work.sources)
     files = [each for each in found if isinstance(each, FoundFile)]
@@ -376,7 +230,7 @@ def _left_out(unusable: Unusable) -> RefusedNode:
 
 
 def _apart(
-    urls: Sequence[str], names: Sequence[str], work: _FileWork, progress: Progress | None
+    urls: Sequence[str], names: Sequence[str], work: FileWork, progress: Progress | None
 ) -> Iterator[Node]:
     """Yield the nodes of every file, below a group named after it."""
     found = check_files(urls, work.format, work.sources)
@@ -400,7 +254,7 @@ def _apart(
             progress(file.url, number, len(urls))
 
 
-def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
+def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
     url, found = file.url, file.format
     if found in ZARR_FORMATS:
         if work.checksum is not None:
@@ -408,9 +262,10 @@ def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
                 "checksums are not computed for the chunks of a Zarr hierarchy: its objects "
                 "have entity tags"
             )
-        yield from _zarr_nodes(url, found, work)
+        yield from zarr_nodes(url, found, work)
         return
-    tree = _parse(file, work)
+    scan = None if work.scans is None else scan_of(file, work)
+    tree = parse_file(file, work) if scan is None else scan.tree
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
@@ -421,8 +276,8 @@ def _one_file(file: FoundFile, work: _FileWork) -> Iterator[Node]:
                 notes=tree.notes.get(path, ()),
                 chunk_grid=tree.chunk_grids.get(path),
                 is_sparse=path in tree.sparse,
-                conditions=tree.conditions,
-                checksums=work.checksums(),
+                conditions=tree.conditions if work.record_conditions else None,
+                checksums=work.checksums(None if scan is None else scan.checksums),
             )
             yield or_refused(path, make)
     yield from tree.refused
@@ -457,41 +312,74 @@ def _refuse_irregular(tree: FileTree) -> None:
 
 
 @unstable_types_accepted
-def _open(file: FoundFile, work: _FileWork, concat_dim: str | None) -> OpenedFile | Unusable:
+def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile | Unusable:
     try:
-        tree = _parse(file, work)
+        tree = parse_file(file, work)
     except ManifestError as error:
         if not work.keep_going:
             raise
         return Unusable(file.url, error)
+    return _opened(file.url, tree, work, concat_dim)
+
+
+def _opened(
+    url: str,
+    tree: FileTree,
+    work: FileWork,
+    concat_dim: str | None,
+    loaded: Mapping[str, Any] | None = None,
+) -> OpenedFile:
     _refuse_irregular(tree)
-    datasets = open_groups(tree, work.sources, work.loadable, concat_dim)
+    datasets = open_groups(tree, work.sources, work.loadable, concat_dim, loaded)
     for group in tree.groups:
         # They are in the datasets, and need not be sent twice.
         group.arrays.clear()
-    return OpenedFile(file.url, tree, datasets)
+    if not work.record_conditions:
+        tree.conditions.clear()
+    return OpenedFile(url, tree, datasets)
+
+
+def _all_opened(
+    urls: Sequence[str],
+    work: FileWork,
+    concat_dim: str | None,
+    parallel: Parallel,
+    progress: Progress | None,
+) -> tuple[list[OpenedFile | Unusable], dict[Chunk, str], list[str]]:
+    """Return all files, checksums that are known, and notes about scans."""
+    if work.scans is None:
+        files, unusable = _usable(urls, work)
+        open_one = partial(_open, work=work, concat_dim=concat_dim)
+        names = [file.url for file in files]
+        found: list[OpenedFile | Unusable] = list(unusable)
+        for number, opened in enumerate(in_parallel(open_one, files, names, parallel), start=1):
+            found.append(opened)
+            if progress is not None:
+                progress(names[number - 1], number, len(files))
+        return found, {}, []
+    checksums: dict[Chunk, str] = {}
+
+    def use(scan: FileScan) -> OpenedFile:
+        checksums.update(scan.checksums)
+        return _opened(scan.url, scan.tree, work, concat_dim, scan.loaded)
+
+    found, tally = scanned(urls, work, use, parallel=parallel, progress=progress)
+    return found, checksums, tally.notes()
 
 
 def _many_files(
     urls: Sequence[str],
-    work: _FileWork,
+    work: FileWork,
     rules: CombineRules,
     parallel: Parallel,
     progress: Progress | None,
 ) -> Iterator[Node]:
-    opened: list[OpenedFile] = []
+    found, checksums, notes = _all_opened(urls, work, rules.concat_dim, parallel, progress)
+    opened = [each for each in found if isinstance(each, OpenedFile)]
+    unusable = [each for each in found if isinstance(each, Unusable)]
     conditions: dict[str, dict[str, str | int]] = {}
-    files, unusable = _usable(urls, work)
-    open_one = partial(_open, work=work, concat_dim=rules.concat_dim)
-    names = [file.url for file in files]
-    for number, found in enumerate(in_parallel(open_one, files, names, parallel), start=1):
-        if isinstance(found, Unusable):
-            unusable.append(found)
-        else:
-            opened.append(found)
-            conditions |= found.tree.conditions
-        if progress is not None:
-            progress(files[number - 1].url, number, len(files))
+    for each in opened:
+        conditions |= each.tree.conditions
     if not opened:
         raise unusable_files(unusable, len(urls))
     _require_variables(work.loadable or (), opened, "loaded")
@@ -503,13 +391,15 @@ def _many_files(
         return in_parallel(partial(digests_of, sources=work.sources), arrays, of_files, parallel)
 
     combination = combine_files(opened, rules, digests)
+    for note in notes:
+        combination.tree.note("", note)
     for path, dataset in combination.datasets.items():
         yield from dataset_nodes(
             dataset,
             path,
             notes=combination.tree.notes,
             conditions=conditions,
-            checksums=work.checksums(),
+            checksums=work.checksums(checksums),
         )
     yield from combination.tree.refused
     yield from map(_left_out, unusable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from urllib.parse import quote
 
 import obstore
 from obstore.exceptions import BaseError
+from obstore.store import LocalStore
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
-from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified
-from zarr_manifest.locations import Base, UrlLocation
+from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
+from zarr_manifest.locations import Base, UrlLocation, redact
 from zarr_manifest.sources import (
     Access,
     NamedStores,
@@ -27,6 +29,7 @@ from zarr_manifest.sources import (
     in_own_loop,
     reader_of,
 )
+from zarr_manifest.stores import store_failure
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -42,6 +45,10 @@ _MEMBER = "x"
 
 # What obstore raises for a store that cannot be read.
 READ_ERRORS = (BaseError, OSError)
+
+# Within this time, two changes of an object may have the same time: some file systems, and HTTP,
+# have whole seconds, and clocks differ.
+_SHORTEST_NS = 2_000_000_000
 
 # The overloads of its `list` name types of an optional library.
 _untyped_obstore: Any = obstore
@@ -162,6 +169,42 @@ class FileSources:
             self._states[url] = _state(url, meta)
         return self._states[url]
 
+    def identity(self, url: str) -> dict[str, str | int] | None:
+        """Return what tells the present state of an object from all others, or None.
+
+        Parameters
+        ----------
+        url : str
+            Its state, if it is known, is not asked for again; that of a local file always is.
+
+        Returns
+        -------
+        dict of str to str or int
+            None if the time of the last change is all that is known, and so recent that the
+            next change could have the same; or if even that is unknown.
+
+        Raises
+        ------
+        ManifestError
+            As `state`.
+        """
+        size, conditions = self.state(url)
+        store, key = self.resolve(url)
+        if isinstance(store, LocalStore):
+            found = (Path(store.prefix or "/") / key).stat()
+            changed = found.st_mtime_ns
+            stated: dict[str, str | int] = {"size": found.st_size, "modified_ns": changed}
+            return stated if changed < time.time_ns() - _SHORTEST_NS else None
+        stated = {"size": size, **conditions}
+        when = parse_conditions(None, stated.get("last_modified"), None).last_modified  # type: ignore[arg-type]
+        if when is not None:
+            return stated if when.timestamp() * 1e9 < time.time_ns() - _SHORTEST_NS else None
+        return stated if "etag" in stated else None
+
+    def forget(self, url: str) -> None:
+        """Ask anew for the state of an object, when it is wanted next."""
+        self._states.pop(url, None)
+
     def _asked[T](self, url: str, ask: Callable[[], T]) -> T:
         """Return the answer about an object."""
         location = _location(url)
@@ -226,6 +269,37 @@ class FileSources:
         store, key = self.resolve(url)
         span = SourceRange(start, stop, True)
         return in_own_loop(reader_of(store).read(key, span, NO_CONDITIONS))
+
+    def get(self, url: str, most: int) -> bytes | None:
+        """Return a whole object; nothing of one that is larger than `most`; None if absent.
+
+        Raises
+        ------
+        SourceError, SourceAccessDeniedError
+            It cannot be read.
+        """
+        store, key = self.resolve(url)
+        try:
+            answer = obstore.get(store, key)
+            return bytes(answer.bytes()) if answer.meta["size"] <= most else b""
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except READ_ERRORS as error:
+            raise store_failure(error).in_context(location=redact(url)) from error
+
+    def put(self, url: str, body: bytes) -> None:
+        """Write an object, as a whole.
+
+        Raises
+        ------
+        SourceError, SourceAccessDeniedError
+            It cannot be written.
+        """
+        store, key = self.resolve(url)
+        try:
+            obstore.put(store, key, body)
+        except READ_ERRORS as error:
+            raise store_failure(error).in_context(location=redact(url)) from error
 
     def exists(self, url: str) -> bool:
         """Whether there is an object of this name."""

@@ -7,6 +7,8 @@ from zarr_manifest.conversion.virtual.arrays import (
     checked_metadata,
     columns_of_grid,
     distinct_paths,
+    json_metadata,
+    manifest_of_columns,
 )
 from zarr_manifest.conversion.virtual.nodes import (
     dataset_nodes,
@@ -23,6 +25,8 @@ __all__ = [
     "columns_of_grid",
     "dataset_nodes",
     "distinct_paths",
+    "json_metadata",
+    "manifest_of_columns",
     "or_refused",
     "read_virtual",
     "to_virtual_dataset",

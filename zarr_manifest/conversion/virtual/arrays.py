@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -72,7 +72,7 @@ def array_node(
     ManifestError
         A path is invalid.
     """
-    converted: dict[str, Any] = _as_json(array.metadata.to_dict())
+    converted = json_metadata(array)
     stated = array.metadata.attributes if attributes is None else attributes
     converted["attributes"], found = json_attributes(stated, array.dtype)
     if dimension_names is not None:
@@ -131,6 +131,12 @@ def _announced_codecs() -> frozenset[str]:
     return frozenset(point.name for point in entry_points(group="zarr.codecs"))
 
 
+def json_metadata(array: Any) -> dict[str, Any]:
+    """Return the metadata of a ``ManifestArray`` as JSON, without its attributes."""
+    found: dict[str, Any] = _as_json(array.metadata.to_dict())
+    return found
+
+
 def _as_json(value: Any) -> Any:
     """Return metadata as JSON values: zarr and VirtualiZarr leave enums, tuples and numpy in it."""
     if (members := as_object(value)) is not None:
@@ -173,15 +179,41 @@ def _manifest(
                 f"it has references for a chunk grid of {paths.shape}, "
                 f"but the metadata says {grid.counts}"
             )
-    chunks = np.argwhere(given)
-    references, stated = _references(paths[given], conditions)
+    empty = map(tuple, np.argwhere(paths == MISSING).tolist()) if is_sparse else ()
+    return manifest_of_columns(columns, grid.counts, conditions, checksums, empty)
+
+
+def manifest_of_columns(
+    columns: ManifestColumns,
+    grid_shape: tuple[int, ...],
+    conditions: Mapping[str, Mapping[str, str | int]],
+    checksums: Mapping[tuple[int, ...], str] | None = None,
+    empty: Iterable[tuple[int, ...]] = (),
+) -> Manifest:
+    """Return the manifest with the chunks of columns, which may be fewer along dimensions.
+
+    Parameters
+    ----------
+    columns : ManifestColumns
+        Their paths are VirtualiZarr's.
+    grid_shape : tuple of int
+        Number of chunks along each dimension.
+    conditions : mapping
+        By URL reference of an object.
+    checksums : mapping of grid index to str, optional
+        Of chunks.
+    empty : iterable of grid index
+        Chunks of fill values.
+    """
+    given = columns.stored
+    references, stated = _references(columns.paths[given], conditions)
     return Manifest.from_columns(
-        grid.counts,
+        grid_shape,
         paths=references,
         offsets=columns.offsets[given].astype(np.int64),
         lengths=columns.lengths[given].astype(np.int64),
-        indices=chunks,
-        empty=map(tuple, np.argwhere(paths == MISSING).tolist()) if is_sparse else (),
+        indices=np.argwhere(given),
+        empty=empty,
         data=columns.inlined,
         checksums=checksums,
         conditions=stated,

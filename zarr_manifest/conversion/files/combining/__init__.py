@@ -6,7 +6,10 @@ from zarr_manifest.conversion.files.combining.opened_files import (
     Combine,
     CombineRules,
     OpenedFile,
+    is_coordinate,
+    load_variables,
     open_groups,
+    stored_variable,
 )
 from zarr_manifest.conversion.files.combining.splitting import split_references
 
@@ -16,6 +19,9 @@ __all__ = [
     "OpenedFile",
     "combine_files",
     "digests_of",
+    "is_coordinate",
+    "load_variables",
     "open_groups",
     "split_references",
+    "stored_variable",
 ]

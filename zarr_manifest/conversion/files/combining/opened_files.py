@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
 from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.format import join
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,7 +59,11 @@ class OpenedFile:
 
 
 def open_groups(
-    tree: FileTree, sources: Any, loadable: Iterable[str] | None, concat_dim: str | None
+    tree: FileTree,
+    sources: Any,
+    loadable: Iterable[str] | None,
+    concat_dim: str | None,
+    loaded: Mapping[str, xr.Variable] | None = None,
 ) -> dict[str, xr.Dataset]:
     """Return the groups of a file as datasets.
 
@@ -73,39 +78,85 @@ def open_groups(
         their dimension, and the single value of a file along a new dimension.
     concat_dim : str or None
         Dimension along which files are concatenated.
+    loaded : mapping of str to Variable, optional
+        By path, variables that have been loaded, and need not be read.
     """
-    return {group.path: _dataset(group, sources, loadable, concat_dim) for group in tree.groups}
+    known = loaded or {}
+    return {
+        group.path: _dataset(group, sources, loadable, concat_dim, known) for group in tree.groups
+    }
+
+
+def is_coordinate(name: str, array: Any) -> bool:
+    """Whether an array has the values of the dimension that it is named after."""
+    return tuple(array.metadata.dimension_names or ()) == (name,)
 
 
 def _dataset(
-    group: FileGroup, sources: Any, loadable: Iterable[str] | None, concat_dim: str | None
+    group: FileGroup,
+    sources: Any,
+    loadable: Iterable[str] | None,
+    concat_dim: str | None,
+    known: Mapping[str, xr.Variable],
 ) -> xr.Dataset:
     manifests: Any = library("virtualizarr.manifests")
     wanted = set(loadable or ())
-
-    def is_coordinate(name: str, array: Any) -> bool:
-        dims = tuple(array.metadata.dimension_names or ())
-        return dims == (name,) or (name == concat_dim and not array.shape)
-
     loaded = {
         name: array
         for name, array in group.arrays.items()
-        if name in wanted or (loadable is None and is_coordinate(name, array))
+        if name in wanted
+        or (
+            loadable is None
+            and (is_coordinate(name, array) or (name == concat_dim and not array.shape))
+        )
     }
     virtual = {name: array for name, array in group.arrays.items() if name not in loaded}
     found = manifests.ManifestGroup(arrays=virtual, attributes=dict(group.attributes))
     dataset: xr.Dataset = found.to_virtual_dataset()
     if not loaded:
         return dataset
-    store = manifests.ManifestStore(manifests.ManifestGroup(arrays=loaded), registry=sources)
+    read = {name: known[at] for name in loaded if (at := join(group.path, name)) in known}
+    unread = {name: array for name, array in loaded.items() if name not in read}
+    if unread:
+        read |= load_variables(unread, sources)
     xarray: Any = library("xarray")
-    options: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
-    # As stored: their meaning has to be compared with that in other files.
-    values = xarray.open_zarr(store, **options, decode_cf=False).load()
+    values = xarray.Dataset({name: read[name] for name in loaded})
     variables = {**values.variables, **dataset.variables}
     coordinates = {*values.coords, *dataset.coords, *{concat_dim} & set(values.variables)}
     indexes = {name: values.indexes[name] for name in values.indexes}
     return assembled(variables, coordinates, indexes, dataset.attrs)
+
+
+def load_variables(arrays: Mapping[str, Any], sources: Any) -> dict[str, xr.Variable]:
+    """Return arrays as variables with their values, as stored.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ManifestArray
+        By name; of one group.
+    sources : FileSources
+        Reads them.
+    """
+    manifests: Any = library("virtualizarr.manifests")
+    store = manifests.ManifestStore(manifests.ManifestGroup(arrays=dict(arrays)), registry=sources)
+    xarray: Any = library("xarray")
+    options: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
+    # As stored: their meaning has to be compared with that in other files.
+    values = xarray.open_zarr(store, **options, decode_cf=False)
+    return {
+        str(name): stored_variable(variable.dims, variable.values, variable.attrs)
+        for name, variable in values.load().variables.items()
+    }
+
+
+def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[Any, Any]) -> xr.Variable:
+    """Return a variable with values as stored in a file.
+
+    How they were encoded there says nothing about how to store them, unless they are texts.
+    """
+    encoding = {"dtype": values.dtype} if values.dtype.kind == "T" else {}
+    variable: xr.Variable = library("xarray").Variable(dims, values, attributes, encoding)
+    return variable
 
 
 def assembled(

@@ -1,0 +1,206 @@
+"""One file, parsed: its tree, checked against the size of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
+from zarr_manifest import __version__
+from zarr_manifest.conversion.files.checksums import Chunk, checksums_of
+from zarr_manifest.conversion.files.finding import FoundFile
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS, read_tree
+from zarr_manifest.conversion.files.scanning.kept_scans import KeptScans
+from zarr_manifest.conversion.files.sources import FileSources, State
+from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
+from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    parts_of,
+    refused,
+)
+from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.conversion.virtual import (
+    MakeChecksums,
+    add_references,
+    columns_of_grid,
+    distinct_paths,
+)
+from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
+from zarr_manifest.conversion.zarr2 import read_zarr2
+from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.format import format_last_modified, interpret_chunk_grid, join, strict
+from zarr_manifest.locations import redact
+from zarr_manifest.manifest import References, references_of
+from zarr_manifest.showing import counted
+
+
+@dataclass
+class FileWork:
+    """What to do with every file. Sent to the workers.
+
+    Parameters
+    ----------
+    sources : FileSources
+        Reads them.
+    format : str or None
+        Their format, if users have said so.
+    loadable : tuple of str or None
+        Names of variables to load.
+    inline_limit : int
+        Largest size, in bytes, of a variable that is stored inline.
+    record_conditions : bool
+        Whether to record the states of objects.
+    checksum : str or None
+        Algorithm of checksums of chunks.
+    keep_going : bool
+        Whether files that fail are left out.
+    scans : KeptScans or None
+        Where scans are kept.
+    """
+
+    sources: FileSources
+    format: str | None
+    loadable: tuple[str, ...] | None
+    inline_limit: int
+    record_conditions: bool
+    checksum: str | None
+    keep_going: bool
+    scans: KeptScans | None = None
+
+    def checksums(self, known: Mapping[Chunk, str] | None = None) -> MakeChecksums | None:
+        """Return what computes the checksums of chunks, but for those that are known."""
+        if self.checksum is None:
+            return None
+        return partial(checksums_of, sources=self.sources, algorithm=self.checksum, known=known)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that a scan depends on, besides the file: also the version of what reads it."""
+        return {
+            "format": self.format,
+            "loadable": None if self.loadable is None else sorted(set(self.loadable)),
+            "inline_limit": self.inline_limit,
+            "checksum": self.checksum,
+            "reader": __version__,
+        }
+
+
+@unstable_types_accepted
+def parse_file(file: FoundFile, work: FileWork) -> FileTree:
+    """Parse a file and check its references; the state was recorded before.
+
+    The tree has the conditions of all objects.
+    """
+    sources, url, found = work.sources, file.url, file.format
+    states: dict[str, State] = {}
+    if found in ZARR_FORMATS:
+        if found == "zarr2":
+            # Its references are to whole objects, without their sizes.
+            for listed in list_objects(url, sources):
+                states[listed.url] = (listed.size, listed.conditions)
+                sources.know(listed.url, states[listed.url])
+        tree = _zarr_tree(zarr_nodes(url, found, work), sources)
+    else:
+        if file.state is not None:
+            sources.know(url, file.state)
+        states[url] = sources.state(url)
+        tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
+        _check_bounds(tree, sources, states)
+    tree.conditions |= {path: stated for path, (_, stated) in states.items() if stated}
+    return tree
+
+
+def zarr_nodes(url: str, zarr_format: str, work: FileWork) -> Iterator[Node]:
+    """Yield the nodes of a Zarr hierarchy."""
+    if zarr_format == "zarr2":
+        return read_zarr2(url, allow=work.sources.allow)
+    return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
+
+
+def _zarr_tree(nodes: Iterable[Node], sources: FileSources) -> FileTree:
+    """Return a hierarchy in a form that xarray can combine with others."""
+    tree = FileTree()
+    groups: dict[str, FileGroup] = {}
+    for node in nodes:
+        if isinstance(node, RefusedNode):
+            tree.refused.append(node)
+        elif isinstance(node, GroupNode):
+            groups[node.path] = FileGroup(node.path, node.attributes)
+            tree.groups.append(groups[node.path])
+        else:
+            group, _, name = node.path.rpartition("/")
+            try:
+                array = _virtual_array(node, sources, tree)
+            except ManifestError as error:
+                tree.refused.append(refused(node.path, error))
+                continue
+            groups.setdefault(group, FileGroup(group, {})).arrays[name] = array
+    return tree
+
+
+@unstable_types_accepted
+def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any:
+    """Return an array as VirtualiZarr's; the tree gets what that cannot express of it."""
+    grid = strict(interpret_chunk_grid(node.metadata))
+    if grid is None or grid.regular is None:
+        raise NotConvertibleError("its chunk grid is not regular")
+    columns = columns_of_grid(grid.counts)
+    checksums = empty = 0
+    for part in map(references_of, parts_of(node.manifest)):
+        open_ended = {part.paths[row.path_number] for row in part.open_ended()}
+        sizes = {path: sources.state(path)[0] for path in open_ended}
+        add_references(columns, part, part.paths, sizes)
+        _add_conditions(tree, node.path, part)
+        checksums += sum(len(rows) for extra, rows in part.extras() if extra.checksum is not None)
+        empty += part.counts()[2]
+    if checksums:
+        tree.note(node.path, f"the checksums of {counted(checksums, 'chunk')} were left out")
+    if empty:
+        tree.note(node.path, f"{counted(empty, 'chunk')} marked as empty, now missing")
+    try:
+        return columns.array(ArrayV3Metadata.from_dict(node.metadata))
+    except NotImplementedError as error:
+        raise NotConvertibleError(f"VirtualiZarr cannot express it: {error}") from error
+
+
+def _add_conditions(tree: FileTree, path: str, references: References) -> None:
+    """Add the recorded states of objects to a tree, which has one for each object."""
+    path_numbers = references.columns().path_numbers
+    for extra, rows in references.extras():
+        if not extra.conditions:
+            continue
+        stated = {
+            "size": extra.conditions.size,
+            "etag": extra.conditions.etag,
+            "last_modified": format_last_modified(extra.conditions),
+        }
+        known = {name: value for name, value in stated.items() if value is not None}
+        used: list[int] = np.unique(path_numbers[rows]).tolist()
+        for url in (references.paths[number] for number in used):
+            if tree.conditions.setdefault(url, known) != known:
+                raise NotConvertibleError(f"it refers to several states of {redact(url)}")
+
+
+def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]) -> None:
+    """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
+    for group in tree.groups:
+        for name, array in list(group.arrays.items()):
+            columns = ManifestColumns.of(array.manifest)
+            ends = columns.offsets + columns.lengths
+            for path in distinct_paths(array.manifest):
+                if path not in states:
+                    states[path] = sources.state(path)
+                last = int(np.max(ends[columns.paths == path]))
+                if last > states[path][0]:
+                    reason = beyond_the_end(last, path, states[path][0])
+                    tree.refuse(join(group.path, name), reason)
+                    del group.arrays[name]
+                    break
