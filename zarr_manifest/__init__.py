@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zarr_manifest import errors as errors
+    from zarr_manifest.conversion import concat
     from zarr_manifest.errors import ManifestError
     from zarr_manifest.format import Limits
     from zarr_manifest.hierarchy import ManifestStore
@@ -46,6 +47,7 @@ __all__ = [
     "ManifestStore",
     "anonymous",
     "clean",
+    "concat",
     "contents",
     "create_array",
     "edit",
@@ -66,6 +68,7 @@ _PACKAGES = {
     "ManifestStore": "hierarchy",
     "anonymous": "sources",
     "clean": "writing",
+    "concat": "conversion",
     "contents": "inspection",
     "create_array": "writing",
     "edit": "writing",

@@ -88,6 +88,8 @@ def make_inputs(directory: Path) -> None:
                 "time": {"units": "days since 2000-01-01"},
             },
         )
+        nodes = conversion.read_files(directory / f"{year}.nc", concat_dim="time")
+        conversion.write_hierarchy(directory / f"{year}.zarr", nodes)
     references = {
         "version": 1,
         "refs": {".zgroup": {"zarr_format": 2}, "sst/.zarray": zarray(), "sst/0": ["f.nc", 0, 4]},

@@ -20,6 +20,7 @@ from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
 from tests.command_line.commands import commands, run, words, write_data, zarray
+from tests.hierarchies import files_below
 from tests.interrupted_stores import Interrupted, InterruptedDirectory
 from zarr_manifest.command_line.application import application
 from zarr_manifest.format import is_placeholder
@@ -75,13 +76,15 @@ def serve_bucket(inputs: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> 
     """Let the environment say where the bucket of the examples is."""
     server.create_bucket("bucket")
     server.put("bucket", "2023.nc", (inputs / "2023.nc").read_bytes())
+    for key, body in files_below(inputs / "2023.zarr").items():
+        server.put("bucket", f"2023.zarr/{key}", body)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
 
 
 def remove_target(arguments: list[str]) -> None:
     """Delete what a call makes, if it is there as an input of other calls."""
-    if arguments[0] in ("create", "import", "export"):
+    if arguments[0] in ("create", "concat", "import", "export"):
         places = [word for word in arguments if word.endswith((".zarr", ".json", ".parq"))]
         target = Path(places[-1])
         if target.is_dir():
@@ -98,6 +101,7 @@ def remove_target(arguments: list[str]) -> None:
     ("arguments", "status", "members"),
     [
         (["create", "2023.nc", "new.zarr"], 0, {"arrays": 2, "refused": []}),
+        (["concat", "2023.zarr", "2024.nc", "new.zarr", "--dim", "time"], 0, {"references": 9}),
         (["import", "kerchunk", "odd.json", "new.zarr"], 1, {"arrays": 1, "references": 1}),
         (["import", "kerchunk", "odd.json", "new.zarr", "--allow-refused"], 0, {"arrays": 1}),
         (["import", "zarr2", "old.zarr", "new.zarr"], 0, {"references": 3}),

@@ -11,6 +11,7 @@ import click
 import zarr_manifest
 from zarr_manifest.command_line.accepting import accept
 from zarr_manifest.command_line.cleaning import clean
+from zarr_manifest.command_line.concatenating import concat
 from zarr_manifest.command_line.creating import create
 from zarr_manifest.command_line.describing import info, locations
 from zarr_manifest.command_line.exporting import export
@@ -49,6 +50,7 @@ def application() -> None:
 
 for command in (
     create,
+    concat,
     import_,
     export,
     upgrade,

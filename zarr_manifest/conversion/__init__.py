@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zarr_manifest.conversion.concatenation import concat, read_concatenated
     from zarr_manifest.conversion.files import FORMATS, Parallel, read_files, read_hierarchy
     from zarr_manifest.conversion.kerchunk import (
         export_kerchunk_json,
@@ -56,9 +57,11 @@ __all__ = [
     "StreamedManifest",
     "UpgradeReport",
     "accept",
+    "concat",
     "export_kerchunk_json",
     "export_kerchunk_parquet",
     "lock",
+    "read_concatenated",
     "read_files",
     "read_hierarchy",
     "read_kerchunk",
@@ -75,6 +78,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "concatenation": ["concat", "read_concatenated"],
     "files": ["FORMATS", "Parallel", "read_files", "read_hierarchy"],
     "kerchunk": [
         "export_kerchunk_json",

@@ -52,6 +52,8 @@ class StreamedManifest:
     parts : iterable of Manifest
         One for each partition with entries, in any order. Each has the shape of the
         whole chunk grid.
+    is_in_order : bool
+        Whether they are in C order of the partitions.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class StreamedManifest:
 
     partition_shape: tuple[int, ...]
     parts: Iterable[Manifest]
+    is_in_order: bool = False
 
 
 def parts_of(manifest: Manifest | StreamedManifest) -> Iterable[Manifest]:

@@ -183,7 +183,8 @@ class _Reading:
             (manifest,) = _Parts(array, documents, self._roots)
             return ArrayNode(node.path, metadata, manifest)
         parts = _Parts(array, documents, self._roots)
-        return ArrayNode(node.path, metadata, StreamedManifest(array.partitions.shape, parts))
+        streamed = StreamedManifest(array.partitions.shape, parts, is_in_order=True)
+        return ArrayNode(node.path, metadata, streamed)
 
     @functools.cached_property
     def _roots(self) -> list[UrlLocation]:

@@ -1,0 +1,119 @@
+"""Several hierarchies, one after the other along a dimension, as a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zarr.abc.store import Store
+
+from zarr_manifest.conversion.concatenation.inputs import Source, open_inputs
+from zarr_manifest.conversion.concatenation.joining import concatenation
+from zarr_manifest.conversion.nodes import ConversionReport, Node, Progress
+from zarr_manifest.conversion.target import write_hierarchy
+from zarr_manifest.sources import Allow, access_by_prefix
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+
+def concat(
+    sources: Iterable[Source],
+    *,
+    dim: str,
+    target: str | Path | ObjectStore | Store,
+    allow: Allow = None,
+    progress: Progress | None = None,
+    **layout: Any,
+) -> ConversionReport:
+    """Write the concatenation of hierarchies along a dimension, without copying their data.
+
+    Arrays along the dimension get the references of all sources, one after the other: with their
+    checksums and conditions, inline data inline, empty chunks empty and missing ones missing.
+    The chunks of native arrays are referred to where they are. Other arrays must have the same
+    values in all sources. What does not fit is refused with the array and the difference: other
+    data types, codecs, fill values or chunks, packing or units, or a joint inside a chunk, unless
+    chunks are uncompressed and can be split.
+
+    The coordinate of the dimension, if there is one, must strictly increase or decrease. If it is
+    stored inline, it stays so, and its values are converted to the units of the first source.
+
+    Parameters
+    ----------
+    sources : iterable of str, Path, obstore store, zarr Store, or sequence of Node
+        Hierarchies of any kind, data files, patterns for these, or nodes, such as of
+        :func:`read_virtual`, in the order of concatenation.
+    dim : str
+        Name of the dimension, which some arrays have.
+    target : str, Path, obstore store or zarr Store
+        The hierarchy to write.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`. Sources and the target
+        need no authorisation. What hierarchies refer to does, where coordinates are read from it.
+    progress : callable, optional
+        As for :func:`write_hierarchy`.
+    **layout
+        Other arguments of :func:`write_hierarchy`, such as `overwrite`.
+
+    Returns
+    -------
+    ConversionReport
+        With the arrays that were refused.
+
+    Raises
+    ------
+    NotConvertibleError
+        No array has the dimension, or coordinates do not fit together.
+    WriteConflictError
+        As of :func:`write_hierarchy`.
+    ManifestError
+        A source or a coordinate cannot be read.
+    ValueError, TypeError
+        There are no sources, or `allow` has something that is not a URL prefix.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, zarr, zarr_manifest
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> for name, values in (("a", [1, 2]), ("b", [3, 4])):
+    ...     group = zarr.create_group(root / name)
+    ...     array = group.create_array(
+    ...         "v", shape=2, chunks=2, dtype="u1", dimension_names=["time"]
+    ...     )
+    ...     array[:] = values
+    >>> print(concat([root / "a", root / "b"], dim="time", target=root / "both"))
+    1 group, 1 array, 2 references to 22 B
+    >>> store = zarr_manifest.ManifestStore(root / "both", allow=[root])
+    >>> zarr.open_group(store, mode="r")["v"][:]
+    array([1, 2, 3, 4], dtype=uint8)
+    """
+    access = access_by_prefix(allow)
+    nodes = read_concatenated(sources, dim=dim, allow=access)
+    return write_hierarchy(target, nodes, allow=access, progress=progress, **layout)
+
+
+def read_concatenated(
+    sources: Iterable[Source], *, dim: str, allow: Allow = None
+) -> Iterator[Node]:
+    """Yield the nodes of the concatenation of hierarchies; see :func:`concat`.
+
+    Parameters
+    ----------
+    sources, dim, allow
+        As there.
+
+    Yields
+    ------
+    Node
+        Groups before their members. What does not fit is a `RefusedNode` with the reason.
+
+    Raises
+    ------
+    ManifestError, ValueError, TypeError
+        As of :func:`concat`.
+    """
+    inputs = open_inputs(sources, access_by_prefix(allow))
+    if not inputs:
+        raise ValueError("no sources")
+    return concatenation(inputs, dim).nodes()

@@ -1,0 +1,203 @@
+"""What is concatenated: hierarchies, files and nodes, with the values of their coordinates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+from zarr.errors import UnstableSpecificationWarning
+from zarr.storage import MemoryStore, ObjectStore
+
+from zarr_manifest.conversion.files import (
+    ZARR_FORMATS,
+    FileSources,
+    detect_format,
+    files_named,
+    read_files,
+    read_hierarchy,
+)
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.target import write_hierarchy
+from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import ChunkGrid
+from zarr_manifest.hierarchy import InspectedHierarchy, ManifestStore
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
+from zarr_manifest.manifest import Manifest, references_of
+from zarr_manifest.sources import Access
+from zarr_manifest.stores import store_name
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as ObstoreStore
+
+# Not all of its functions have known types.
+_untyped_zarr: Any = zarr
+
+# Every manifest is held inline to read its values, however large.
+_ANY_SIZE = 2**62
+
+type Source = str | Path | ObstoreStore | Store | list[Node] | tuple[Node, ...]
+"""A hierarchy, a file or a pattern for files; or nodes, such as of :func:`read_virtual`."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One of the hierarchies that are concatenated.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    nodes : dict of str to Node
+        By path, parents first.
+    allow : mapping of str to Access
+        Where its values may be read.
+    """
+
+    name: str
+    nodes: Mapping[str, Node]
+    allow: Mapping[str, Access]
+
+    @cached_property
+    def arrays(self) -> dict[str, ArrayNode]:
+        """Its arrays, by path."""
+        return {path: node for path, node in self.nodes.items() if isinstance(node, ArrayNode)}
+
+    @property
+    def groups(self) -> Iterator[GroupNode]:
+        """Its groups, parents first."""
+        return (node for node in self.nodes.values() if isinstance(node, GroupNode))
+
+    @property
+    def refused(self) -> Iterator[RefusedNode]:
+        """What cannot be read or expressed."""
+        return (node for node in self.nodes.values() if isinstance(node, RefusedNode))
+
+    @unstable_types_accepted
+    def values(self, path: str) -> Any:
+        """Return the values of an array, as stored.
+
+        Raises
+        ------
+        ManifestError
+            They cannot be read.
+        """
+        store = self._store(path)
+        return np.asarray(_untyped_zarr.open_array(store, path=path, mode="r")[...])
+
+    def variable(self, path: str) -> Any:
+        """Return an array as a variable of xarray, its values and attributes as stored.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read.
+        ImportError
+            xarray is not installed.
+        """
+        xarray: Any = library("xarray", "comparing coordinates", extra="xarray")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnstableSpecificationWarning)
+            dataset: Any = xarray.open_zarr(
+                self._store(path),
+                group=path.rpartition("/")[0],
+                consolidated=False,
+                zarr_format=3,
+                chunks=None,
+                decode_cf=False,
+            )
+            return dataset.variables[path.rpartition("/")[2]].load()
+
+    def _store(self, path: str) -> ManifestStore:
+        """Return a hierarchy in memory that has only this array."""
+        memory = MemoryStore()
+        report = write_hierarchy(memory, [self.arrays[path]], inline_below=_ANY_SIZE)
+        for refused in report.refused:
+            raise NotConvertibleError(refused.reason, array=path)
+        return ManifestStore(memory, allow=self.allow, read_only=True)
+
+
+def is_held(node: ArrayNode) -> bool:
+    """Whether all chunks of an array are inline data."""
+    grid = ChunkGrid.from_metadata(node.metadata)
+    if grid is None or not isinstance(node.manifest, Manifest):
+        return False
+    _, inline, empty = references_of(node.manifest).counts()
+    return not empty and inline == len(node.manifest) == int(np.prod(grid.counts))
+
+
+def open_inputs(sources: Iterable[Source], allow: Mapping[str, Access]) -> list[Input]:
+    """Return what sources name, in their order; the files of a pattern are sorted.
+
+    Parameters
+    ----------
+    sources : iterable of Source
+        The hierarchies, files and nodes. Nodes are called by their number.
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix. The sources need no authorisation, but what hierarchies
+        and nodes refer to.
+
+    Raises
+    ------
+    ManifestError
+        One of them cannot be read.
+    """
+    found: list[Input] = []
+    for number, source in enumerate(sources, start=1):
+        if isinstance(source, str | Path):
+            found += _named(source, allow)
+        elif not isinstance(source, list | tuple):
+            found.append(hierarchy_input(source, allow))
+        else:
+            nodes = cast("Sequence[Node]", source)
+            found.append(Input(f"input {number}", _by_path(nodes), allow))
+    return found
+
+
+def _named(source: str | Path, allow: Mapping[str, Access]) -> Iterator[Input]:
+    files = FileSources(allow)
+    for url in files_named([source], files):
+        if detect_format(url, files) in ZARR_FORMATS:
+            yield hierarchy_input(url, allow)
+        else:
+            nodes = _by_path(read_files(url, allow=allow))
+            yield Input(redact(url), nodes, _with_access(allow, _location(url), None))
+
+
+def hierarchy_input(
+    location: str | Path | ObstoreStore | Store, allow: Mapping[str, Access]
+) -> Input:
+    """Return a hierarchy as an input; its own objects need no authorisation."""
+    hierarchy = InspectedHierarchy.open(location, allow=allow)
+    store: Any = hierarchy.store
+    is_given = type(hierarchy.store) is ObjectStore and not isinstance(location, str | Path)
+    given: Access = store.store if is_given else None
+    readable = _with_access(hierarchy.allow, hierarchy.sources.root, given)
+    nodes = _by_path(read_hierarchy(location, allow=allow))
+    return Input(store_name(store), nodes, readable)
+
+
+def _by_path(nodes: Iterable[Node]) -> dict[str, Node]:
+    return {node.path.strip("/"): node for node in nodes}
+
+
+def _location(url: str) -> UrlLocation | None:
+    found = Base.parse("./").resolve(url)
+    return found if isinstance(found, UrlLocation) else None
+
+
+def _with_access(
+    allow: Mapping[str, Access], place: UrlLocation | None, given: Access
+) -> Mapping[str, Access]:
+    """Return `allow` with a place that was named, unless that is in it."""
+    if place is None or (given is None and AllowList(allow).match(place) is not None):
+        return allow
+    return {**allow, UrlLocation(place.scheme, place.authority, place.path).url: given}
