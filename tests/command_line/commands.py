@@ -16,6 +16,7 @@ import xarray as xr
 import zarr
 from click.testing import CliRunner
 
+import zarr_manifest as zm
 from tests.hierarchies import declare_manifest
 from zarr_manifest import conversion
 from zarr_manifest.command_line.application import application
@@ -28,6 +29,7 @@ __all__ = [
     "make_inputs",
     "run",
     "words",
+    "write_by_hand",
     "write_data",
     "write_theirs",
     "zarray",
@@ -133,6 +135,12 @@ def write_theirs(root: Path) -> None:
     declare_manifest(array, "./manifest.json")
     document = json.loads((array / "zarr.json").read_text()) | {"codecs": None}
     (array / "zarr.json").write_text(json.dumps(document))
+
+
+def write_by_hand(root: Path, path: str, document: str) -> None:
+    """Let an array declare a plain document, without a checksum, and write that."""
+    zm.write_manifest(root, path, {}, manifest_url="./manifest.json")
+    (root / path / "manifest.json").write_text(document)
 
 
 def words(call: str) -> list[str]:

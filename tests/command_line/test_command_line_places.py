@@ -15,7 +15,7 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
-from tests.command_line.commands import MODULE, run
+from tests.command_line.commands import MODULE, run, write_by_hand
 from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
@@ -304,9 +304,9 @@ def test_names_in_no_encoding(inputs: Path) -> None:
 def test_names_cannot_steer_the_terminal(inputs: Path, name: str) -> None:
     for path in ("data.zarr/ice", "old.zarr/sst"):
         (inputs / path).rename((inputs / path).with_name(name))
+    write_by_hand(inputs / "data.zarr", "time", json.dumps({name: {"path": name}}))
     document = inputs / "data.zarr/sst/zarr.json"
     document.write_text(document.read_text().replace('"float32"', json.dumps(name)))
-    (inputs / "data.zarr/time/manifest.json").write_text(json.dumps({name: {"path": name}}))
     for call in ("info data.zarr", "validate data.zarr", "import zarr2 old.zarr new.zarr"):
         done = run(*call.split())
         shown = done.stdout + done.stderr
@@ -328,8 +328,8 @@ def test_remedies_name_options(inputs: Path) -> None:
 def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that another writer holds is not put right by overwriting."""
     monkeypatch.setattr(momentary_files, "_PATIENCE", 0.1)
-    with OwnFiles(str(inputs / "new.zarr")).locked("zarr.json.unfinished.held"):
-        done = run("import", "kerchunk", "references.json", "new.zarr")
+    with OwnFiles(str(inputs / "data.zarr")).locked("zarr.json"):
+        done = run("import", "kerchunk", "references.json", "data.zarr", "--overwrite")
     assert done.status == 3
     assert "error: write_conflict: another writer has held the lock" in done.stderr
     assert "Try again when it has finished.\n" in done.stderr
@@ -337,10 +337,11 @@ def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.M
 
 
 def test_manifests_elsewhere_have_to_be_allowed(inputs: Path) -> None:
+    write_by_hand(inputs / "data.zarr", "sst", "{}")
     (inputs / "data.zarr/sst/manifest.json").rename(inputs / "elsewhere.json")
-    document = inputs / "data.zarr/sst/zarr.json"
     url = f"{inputs.as_uri()}/elsewhere.json"
-    document.write_text(document.read_text().replace("./manifest.json", url))
+    for document in (inputs / "data.zarr").rglob("zarr.json"):
+        document.write_text(document.read_text().replace("./manifest.json", url))
     done = run("locations", "data.zarr")
     assert f"If you trust them, add: --allow {inputs.as_uri()}/." in done.stderr
     assert run("locations", "data.zarr", "--allow", f"{inputs.as_uri()}/").status == 0
@@ -382,7 +383,7 @@ READING = ["info {}", "locations {}", "validate {}", "export kerchunk {} new.jso
 @pytest.mark.parametrize("call", READING)
 def test_base(inputs: Path, call: str) -> None:
     manifest = {"0.0.0": {"path": "../../../f.nc", "offset": 0, "length": 48}}
-    (inputs / "data.zarr/sst/manifest.json").write_text(json.dumps(manifest))
+    write_by_hand(inputs / "data.zarr", "sst", json.dumps(manifest))
     words = call.format("data.zarr").split()
     done = run(*words, "--base", "s3://bucket/here/")
     assert done.status != 0
