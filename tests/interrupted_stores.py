@@ -1,7 +1,8 @@
 """zarr stores that fail after a number of changes, as if the process had ended there.
 
-In memory, a change is an object that is set or deleted. On disk, it is whatever Python asks of
-the system: a file that is opened for writing, linked, renamed or removed, a new directory.
+In memory and in object storage, a change is an object that is put or deleted. On disk, it is
+whatever Python asks of the system: a file that is opened for writing, linked, renamed or removed,
+a new directory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -17,19 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
+from obstore.store import MemoryStore as ObstoreMemoryStore
+from obstore.store import S3Store
 from zarr.abc.store import Store
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.writing import guarded_store
+from zarr_manifest.sources.momentary_files import MOMENTARY
 
 __all__ = [
     "Interrupted",
     "InterruptedDirectory",
     "InterruptedMemory",
+    "InterruptedObjects",
+    "InterruptedObstoreMemory",
+    "InterruptedS3",
     "changes_below",
+    "contents",
     "copied",
     "every_change",
-    "keys_without_tokens",
     "stop_interrupting",
 ]
 
@@ -44,7 +49,7 @@ class _Changes:
     left = 10**9
 
     def change(self) -> None:
-        if self.left == 0:
+        if self.left <= 0:  # also if two threads met
             raise Interrupted
         self.left -= 1
 
@@ -60,6 +65,54 @@ class InterruptedMemory(_Changes, MemoryStore):
 
     async def delete_dir(self, prefix: str) -> None:
         await Store.delete_dir(self, prefix)  # one after the other
+
+
+class _Puts(_Changes):
+    """The store of obstore, whose conditional puts zarr has no method for."""
+
+    def put(self, *args: Any, **options: Any) -> Any:
+        self.change()
+        return super().put(*args, **options)  # type: ignore[misc]
+
+
+class InterruptedObstoreMemory(_Puts, ObstoreMemoryStore):
+    __module__ = "obstore.store"  # zarr looks at that
+
+
+class InterruptedS3(_Puts, S3Store):
+    __module__ = "obstore.store"
+
+
+class InterruptedObjects(ObjectStore[Any]):
+    """Object storage: one of the two above, as zarr's store."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "left":
+            self.store.left = value
+        else:
+            super().__setattr__(name, value)
+
+    async def set(self, *args: Any, **options: Any) -> None:
+        self.store.change()
+        await super().set(*args, **options)
+
+    async def delete(self, key: str) -> None:
+        self.store.change()
+        await super().delete(key)
+
+
+def contents(store: Any) -> dict[str, bytes]:
+    """Everything in one of these stores, but for files that exist for a moment."""
+    if isinstance(store, InterruptedMemory):
+        return {key: value.to_bytes() for key, value in store._store_dict.items()}
+    if isinstance(store, InterruptedObjects):
+        keys = [meta["path"] for batch in store.store.list() for meta in batch]
+        return {key: bytes(store.store.get(key).bytes()) for key in keys}
+    return {
+        path.relative_to(store.root).as_posix(): path.read_bytes()
+        for path in store.root.rglob("*")
+        if path.is_file() and path.suffix not in MOMENTARY
+    }
 
 
 # The positions of what is changed, and of the descriptor of the directory that it is in.
@@ -136,12 +189,15 @@ def every_change(
 ) -> Iterator[tuple[Any, bool]]:
     """Yield a store after every number of changes that a writer makes, and whether it is the last.
 
-    On disk, with few examples, after every few.
+    On disk and in S3, with few examples, after every few.
     """
     profile = settings.default
     stride = 1
-    if isinstance(make(), InterruptedDirectory) and profile is not None:
-        stride = 1 if profile.max_examples >= 50 else 100 // profile.max_examples
+    if profile is not None and profile.max_examples < 50:
+        store = make()
+        is_s3 = isinstance(store, InterruptedObjects) and isinstance(store.store, S3Store)
+        stride = 100 // profile.max_examples if isinstance(store, InterruptedDirectory) else stride
+        stride = 3 if is_s3 else stride
     for left in itertools.count(0, stride):
         store = make()
         store.left = left
@@ -154,13 +210,6 @@ def every_change(
             store.left = _Changes.left
             yield store, True
             return
-
-
-def keys_without_tokens(store: Store) -> set[str]:
-    """All keys of a store; documents of which only one is declared have the same names."""
-    found = guarded_store(store).keys_below("")
-    assert found is not None
-    return {re.sub(r"-[0-9a-f]{12}", "", key) for key in found}
 
 
 # It cannot be removed; other tests do not notice it.

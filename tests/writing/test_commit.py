@@ -12,6 +12,7 @@ import zarr
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
+from tests.settled import settled_attributes
 from zarr_manifest.conversion import write_hierarchy
 from zarr_manifest.conversion.nodes import GroupNode
 from zarr_manifest.errors import WriteConflictError
@@ -100,24 +101,7 @@ def stored(memory: MemoryStore, path: str) -> dict[str, Any] | None:
 
 def attributes(memory: MemoryStore) -> dict[str, Any]:
     """Attributes of all nodes; requires own metadata and copies to be alike, and complete."""
-    own = {}
-    for key in memory._store_dict:
-        if key.endswith("zarr.json"):
-            path = key.removesuffix("zarr.json").rstrip("/")
-            own[path] = stored(memory, path)
-    for path, node in own.items():
-        assert node is not None
-        copies = node.pop("consolidated_metadata", None)
-        if copies is None:
-            continue
-        assert "pending" not in copies
-        below = f"{path}/" if path else ""
-        expected = {name.removeprefix(below): own[name] for name in own if name.startswith(below)}
-        expected.pop("", None)
-        for copy in (*copies["metadata"].values(), *expected.values()):
-            copy.pop("consolidated_metadata", None)
-        assert copies["metadata"] == expected
-    return {path: node["attributes"] for path, node in own.items() if node is not None}
+    return settled_attributes({key: body.to_bytes() for key, body in memory._store_dict.items()})
 
 
 def written(memory: MemoryStore, nodes: Nodes, *consolidated: str) -> None:
