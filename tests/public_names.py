@@ -27,6 +27,8 @@ CLASSES = (
     "zarr_manifest.manifest.Reference",
     "zarr_manifest.sources.ObjectPart",
     "zarr_manifest.sources.RangeReader",
+    "zarr_manifest.writing.CleaningReport",
+    "zarr_manifest.writing.UnusedObject",
 )
 
 

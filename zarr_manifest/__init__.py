@@ -12,9 +12,9 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
 formats and references are converted by :mod:`zarr_manifest.conversion`. The classes of
 results are in ``zarr_manifest.inspection`` (`contents` and `validate`),
-``zarr_manifest.manifest`` (the references of a manifest) and ``zarr_manifest.locations``
-(:meth:`ManifestStore.locations`); what readers of your own take and return, in
-``zarr_manifest.sources``.
+``zarr_manifest.writing`` (`clean`), ``zarr_manifest.manifest`` (the references of a manifest)
+and ``zarr_manifest.locations`` (:meth:`ManifestStore.locations`); what readers of your own take
+and return, in ``zarr_manifest.sources``.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -117,6 +117,8 @@ def remove_target(arguments: list[str]) -> None:
         (["upgrade", "data.zarr"], 0, {"valid": ["sst", "time"], "repaired": {}}),
         (["recover", "data.zarr"], 0, {"nodes": []}),
         (["clean", "data.zarr"], 0, {"unused": [], "nbytes": 0, "young": 0, "kept": []}),
+        (["accept", "data.zarr", "sst"], 0, {"documents": 0, "arrays": [], "problems": []}),
+        (["clean", "data.zarr"], 0, {"unused": [], "nbytes": 0, "young": 2, "kept": []}),
         (["info", "theirs.zarr"], 1, {"locations": []}),
         (["validate", "data.zarr"], 0, {"problems": []}),
         (["validate", "theirs.zarr"], 1, {}),
@@ -344,7 +346,7 @@ def test_cleaning(inputs: Path) -> None:
     for key in (unused, foreign):
         (inputs / "data.zarr" / key).write_text("{}")
     done = run("clean", "data.zarr")
-    assert done.stdout == "data.zarr: removed nothing; 2 younger objects left alone\n"
+    assert done.stdout == "data.zarr: removed nothing; 4 younger objects left alone\n"
     listed = f"{unused}  2 B\ndata.zarr: {{}} 1 manifest document, 2 B\n"
     note = f"note: {foreign} stays: its bytes have another digest than its name states\n"
     done = run("clean", "data.zarr", "--older-than", "0s", "--dry-run")
@@ -367,6 +369,33 @@ def test_ages(inputs: Path, age: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: now + 7 * 86400 + 60)
     run("clean", "data.zarr", "--older-than", age)
     assert not unused.exists()
+
+
+# accept ------------------------------------------------------------------------------
+
+
+def test_accepting(inputs: Path) -> None:
+    (document,) = (inputs / "data.zarr/sst").glob("manifest-*.json")
+    text = document.read_text()
+    document.write_text(text + "\n")
+    assert run("validate", "data.zarr").status == 1
+    done = run("accept", "data.zarr", "sst")
+    said = "data.zarr: 1 document accepted, 1 array written\n"
+    assert (done.stdout, done.stderr, done.status) == (said, "", 0)
+    assert run("validate", "data.zarr").status == 0
+    assert run("accept", "data.zarr").status == 2
+
+
+def test_accepting_invalid_documents(inputs: Path) -> None:
+    (document,) = (inputs / "data.zarr/sst").glob("manifest-*.json")
+    document.write_text('{"9.9.9": {}, "0.0.0": {"length": 1}}')
+    done = run("accept", "data.zarr", "sst")
+    assert done.status == 1
+    assert done.stdout.splitlines()[0].startswith("invalid_")
+    assert done.stdout.splitlines()[-1] == "2 problems"
+    found = run("accept", "data.zarr", "sst", "--json").document
+    assert [each["code"] for each in found["problems"]] == ["invalid_entry", "invalid_chunk_key"]
+    assert found["arrays"] == []
 
 
 # recover -----------------------------------------------------------------------------

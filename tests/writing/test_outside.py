@@ -157,6 +157,8 @@ def written(path: str) -> dict[str, Callable[[Path, str], object]]:
             root, [], overwrite=True, inline_below=0
         ),
         "upgrade": lambda root, _: conversion.upgrade(root),
+        "accept": lambda root, _: conversion.accept(root, [path], allow=[root.parent]),
+        "clean": lambda root, _: zm.clean(root, older_than=0, allow=[root.parent]),
     }
     for name in ("zarr.json", "c/0", "c/1", "manifest/0.json", "manifest.json", "zarr.json.lock"):
         key = f"{prefix}{name}"
