@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,10 @@ class Draft:
         Shape of its partitions.
     text : callable
         The last change to the text of a document.
+    checksum : callable or None
+        What the declaration says of the bytes of a document, if anything.
+    digest_in_names : bool
+        Whether the names of documents contain what it says.
     leeway : set of str
         Why readers may differ.
     """
@@ -63,14 +68,36 @@ class Draft:
     configuration: dict[str, Any]
     block: tuple[int, ...] | None = None
     text: Callable[[bytes], bytes] = bytes
+    checksum: Callable[[bytes], Any] | None = None
+    digest_in_names: bool = False
     leeway: set[str] = field(default_factory=set)
 
     def files(self) -> dict[str, bytes]:
         """Return the files of the array, by path below its directory."""
         metadata = dict(self.metadata)
-        metadata.setdefault("storage_transformers", [declaration(self.configuration)])
         found = {name: self.text(body) for name, body in self._documents().items()}
+        configuration = self.configuration
+        if self.checksum is not None:
+            stated = {name: self.checksum(body) for name, body in found.items()}
+            configuration = self._with_checksums(stated)
+            found = {self._named(name, stated[name]): body for name, body in found.items()}
+        metadata.setdefault("storage_transformers", [declaration(configuration)])
         return {"zarr.json": to_json(metadata), **found}
+
+    def _with_checksums(self, stated: Mapping[str, Any]) -> dict[str, Any]:
+        configuration = dict(self.configuration)
+        manifest = configuration["manifest"]
+        if self.digest_in_names and isinstance(manifest, str):
+            configuration["manifest"] = manifest.replace(".json", "-{digest}.json")
+        if self.block is None:
+            return configuration | {"checksum": stated["manifest.json"]}
+        named = {name[len("manifest/") : -len(".json")]: one for name, one in stated.items()}
+        return configuration | {"partitions": named}
+
+    def _named(self, name: str, stated: Any) -> str:
+        if not self.digest_in_names or not isinstance(stated, str):
+            return name
+        return name.replace(".json", f"-{stated.partition(':')[2][:16]}.json")
 
     def _documents(self) -> dict[str, bytes]:
         if self.block is None:
@@ -218,7 +245,8 @@ def odd_data(chance: random.Random, draft: Draft, places: Places) -> str | None:
 
 def odd_configuration(chance: random.Random, draft: Draft, places: Places) -> None:
     """Give a member of the declaration another value."""
-    name = chance.choice(["manifest", "base", "codecs", "partition_shape", "partitions", "x", "_x"])
+    names = ["manifest", "base", "codecs", "partition_shape", "partitions", "checksum", "x", "_x"]
+    name = chance.choice(names)
     draft.configuration[name] = odd_values.json_value(chance)
 
 
@@ -293,6 +321,25 @@ def odd_partitions(chance: random.Random, draft: Draft, places: Places) -> None:
         )
 
 
+def odd_digests(chance: random.Random, draft: Draft, places: Places) -> None:
+    """Say which bytes the documents have: theirs or others, in this form or in another one."""
+    odd = chance.choice(
+        [
+            *(None, 1, "", "sha256", "sha256:", f"md5:{'0' * 32}", f"SHA256:{'0' * 64}"),
+            *(f"sha256:{'0' * 63}", f"sha256:{'0' * 65}", f"sha256:{'A' * 64}", f":{'0' * 64}"),
+        ]
+    )
+    changes: list[Callable[[bytes], Any]] = [
+        _checksum, _checksum, _checksum, lambda body: _checksum(body + b" "), lambda _: odd,
+    ]  # fmt: skip
+    draft.checksum = chance.choice(changes)
+    draft.digest_in_names = chance.random() < 0.5
+
+
+def _checksum(body: bytes) -> str:
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
 def odd_document(chance: random.Random, draft: Draft, places: Places) -> str | None:
     """Change the text of the document."""
     kind = chance.choice(["cut", "twice", "surrogate", "flip", "space", "nested", "bom", "after"])
@@ -340,5 +387,5 @@ def odd_codecs(chance: random.Random, draft: Draft, places: Places) -> None:
 ODDITIES = (
     odd_path, odd_path, odd_path, odd_base, odd_key, odd_key, odd_member, odd_member, odd_entry,
     odd_time, odd_text, odd_data, odd_configuration, odd_manifest, odd_metadata, odd_partitions,
-    odd_document, odd_codecs,
+    odd_document, odd_codecs, odd_digests, odd_digests,
 )  # fmt: skip

@@ -248,9 +248,10 @@ def _other_bytes() -> Iterator[Case]:
         .refuses(_MISMATCH, "manifest", op="list")
     )
     yield _whole(
-        "stale-validate", "A validator reports a document with other bytes, and nothing in it.",
-        stored={"0": {}, "no key": 1},
-    ).reports(problem(_MISMATCH, None))  # fmt: skip
+        "stale-validate",
+        "A validator reports a document with other bytes, and what is wrong with these.",
+        stored={"0": {}, "no key": {}},
+    ).reports(problem(_MISMATCH, None), problem("invalid_chunk_key", "no key"))  # fmt: skip
     yield _whole(
         "stale-where-missing-is-an-error",
         "To a reader that takes missing chunks for errors, a stale document is a stale document.",

@@ -7,7 +7,7 @@ import { blockGrid, blocksToAsk, hasNoDocument, mustExist } from "./blocks.js";
 import { canonicalKey } from "./chunk-keys.js";
 import { decodeDocument } from "./codecs.js";
 import { documentChecksum, verifyChecksum } from "./checksums.js";
-import { checksumOf, documentReference } from "./configuration.js";
+import { checksumOf, documentReference, raise } from "./configuration.js";
 import { readDocument } from "./document.js";
 import { locating, ManifestError } from "./errors.js";
 import { checkNesting, checkSurrogates, decodeText, parseDocument } from "./json.js";
@@ -113,19 +113,22 @@ export function documentLocation({ declaration, own }, block) {
  * The decoded bytes of a document, or the inline manifest (step 3 of "Precedence").
  * @param {ArrayContext} context
  * @param {number[] | null} block
+ * @param {import("./configuration.js").Report} [report] is told of another checksum
  * @returns {Promise<Stored>}
  */
-export async function fetchDocument(context, block) {
+export async function fetchDocument(context, block, report = raise) {
   const { declaration, sources, limits } = context;
   if (typeof declaration.manifest !== "string") return checkInline(declaration.manifest, limits);
   const location = documentLocation(context, block);
   return locating({ phase: "manifest", location: display(location) }, async () => {
     sources.authorise([location]);
-    const stored = await readVerified(sources, location, limits.manifestBytes, checksumOf(declaration, block));
+    const checksum = checksumOf(declaration, block);
+    const stored = await readUncached(sources, location, limits.manifestBytes, checksum);
     if (stored === null) {
       if (block !== null && !mustExist(context.documented, block)) return { missing: true };
       throw new ManifestError("manifest_not_found", "the manifest document does not exist");
     }
+    if (checksum !== null) reporting(report, { location: display(location) }, () => verifyChecksum(checksum, stored));
     const bytes = await decodeDocument(stored, declaration.codecs, limits.manifestBytes);
     checkNesting(bytes, limits.nesting);
     return { bytes };
@@ -144,14 +147,21 @@ function checkInline(inline, limits) {
   return { inline };
 }
 
-/** The stored bytes of a document, which have the checksum if there is one; null if there is none. */
-async function readVerified(sources, location, limit, checksum) {
+/** The stored bytes of a document, from the server itself if a cache has others; null if there is none. */
+async function readUncached(sources, location, limit, checksum) {
   const stored = await readStored(sources, location, { limit });
   if (stored === null || checksum === null || documentChecksum(stored) === checksum) return stored;
-  // A cache may have answered with what the document was before.
-  const again = await readStored(sources, location, { limit, pastCaches: true });
-  if (again !== null) verifyChecksum(checksum, again);
-  return again;
+  return readStored(sources, location, { limit, pastCaches: true });
+}
+
+/** Run a check; what it raises is reported. */
+function reporting(report, where, check) {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof ManifestError)) throw error;
+    report(error.at({ phase: "manifest", ...where }));
+  }
 }
 
 /** The stored bytes of a document; null if there is none. */

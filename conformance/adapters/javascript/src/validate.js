@@ -137,7 +137,8 @@ class Validator {
   /** The text of a document, or null. */
   async #documentText(context, block, source) {
     const where = { array: context.path };
-    const stored = await this.#attemptAsync(where, () => fetchDocument(context, block));
+    const report = (error) => this.#report(error, where);
+    const stored = await this.#attemptAsync(where, () => fetchDocument(context, block, report));
     if (stored === undefined || "missing" in stored) return null;
     if ("bytes" in stored) return this.#attempt(where, () => decodeText(stored.bytes)) ?? null;
     return inlineText(source);
