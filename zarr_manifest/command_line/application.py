@@ -20,6 +20,7 @@ from zarr_manifest.command_line.locking import lock
 from zarr_manifest.command_line.recovering import recover
 from zarr_manifest.command_line.refreshing import refresh
 from zarr_manifest.command_line.relocating import relocate
+from zarr_manifest.command_line.scanning import scan
 from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
 from zarr_manifest.command_line.validating import validate
@@ -51,6 +52,7 @@ def application() -> None:
 for command in (
     create,
     concat,
+    scan,
     import_,
     export,
     upgrade,

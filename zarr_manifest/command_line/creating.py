@@ -20,6 +20,47 @@ from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion import FORMATS, Parallel
 
+list_option = click.option(
+    "--from-file",
+    "list_",
+    type=click.File(errors="surrogateescape"),
+    metavar="LIST",
+    help="Read the names of more files from this one, one a line; from standard input, if it is -.",
+)
+
+recursive_option = click.option(
+    "--recursive",
+    is_flag=True,
+    help="Take all files below those that are directories or prefixes of buckets, sorted.",
+)
+
+format_option = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="Format of the files; by default, detected from their first bytes.",
+)
+
+parallel_option = click.option(
+    "--parallel",
+    metavar="HOW",
+    help="Parse files in parallel: threads, processes, dask, lithops, or the address of a dask "
+    "scheduler, such as tcp://127.0.0.1:8786.",
+)
+
+checksum_option = click.option(
+    "--checksum",
+    type=click.Choice(["crc32c", "crc32", "md5", "sha256", "sha512"]),
+    help="Record a checksum of every chunk. Reads every chunk.",
+)
+
+scans_option = click.option(
+    "--scans",
+    metavar="PLACE",
+    help="Keep what is found in each file in this directory, or below this URL, and use what is "
+    "there: for files that have not changed, and after an interruption.",
+)
+
 
 @click.command(
     cls=Task,
@@ -33,6 +74,10 @@ from zarr_manifest.conversion import FORMATS, Parallel
             "from a bucket, with credentials from the environment; for a public one: --allow",
         ),
         (
+            "create 2023.nc 2024.nc data.zarr --concat-dim time --scans scans",
+            "what is found in each file is kept: tomorrow, only new ones are read",
+        ),
+        (
             "create 2023.nc small.zarr --checksum crc32c --codec zstd",
             "with a checksum of every chunk, which reads them all, and a compressed manifest",
         ),
@@ -40,29 +85,14 @@ from zarr_manifest.conversion import FORMATS, Parallel
 )
 @click.argument("sources", nargs=-1)
 @click.argument("hierarchy")
-@click.option(
-    "--from-file",
-    "list_",
-    type=click.File(errors="surrogateescape"),
-    metavar="LIST",
-    help="Read more SOURCES from this file, one a line; from standard input, if it is -.",
-)
-@click.option(
-    "--recursive",
-    is_flag=True,
-    help="Take all files below SOURCES that are directories or prefixes of buckets, sorted.",
-)
+@list_option
+@recursive_option
 @click.option(
     "--keep-going",
     is_flag=True,
     help="Leave out files that cannot be read or converted, as long as there are others.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    help="Format of the files; by default, detected from their first bytes.",
-)
+@format_option
 @click.option(
     "--concat-dim",
     metavar="NAME",
@@ -90,17 +120,9 @@ from zarr_manifest.conversion import FORMATS, Parallel
     help="When combining files: where a file lacks a variable, leave its chunks out.",
 )
 @click.option("--group-per-file", is_flag=True, help="Do not combine files: make a group of each.")
-@click.option(
-    "--parallel",
-    metavar="HOW",
-    help="Parse files in parallel: threads, processes, dask, lithops, or the address of a dask "
-    "scheduler, such as tcp://127.0.0.1:8786.",
-)
-@click.option(
-    "--checksum",
-    type=click.Choice(["crc32c", "crc32", "md5", "sha256", "sha512"]),
-    help="Record a checksum of every chunk. Reads every chunk.",
-)
+@parallel_option
+@checksum_option
+@scans_option
 @click.option(
     "--no-conditions",
     is_flag=True,
@@ -121,6 +143,7 @@ def create(
     fill_missing: bool,
     parallel: str | None,
     checksum: str | None,
+    scans: str | None,
     no_conditions: bool,
     **layout: Any,
 ) -> Outcome:
@@ -146,7 +169,7 @@ def create(
             f"the last argument is the hierarchy to create, but {hierarchy} is a file"
         )
     how = writing(layout)
-    named = [*sources, *_lines(list_)]
+    named = [*sources, *lines_of(list_)]
     if not named:
         raise click.UsageError("name the files: SOURCES, or --from-file LIST")
     options: dict[str, Any] = {
@@ -155,6 +178,7 @@ def create(
         "group_per_file": group_per_file,
         "keep_going": keep_going,
         "checksum": checksum,
+        "scans": scans,
         "record_conditions": not no_conditions,
         "allow": how["allow"],
     }
@@ -166,7 +190,7 @@ def create(
         return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
 
 
-def _lines(file: TextIO | None) -> list[str]:
+def lines_of(file: TextIO | None) -> list[str]:
     """Return the lines of a file that are not empty."""
     return [] if file is None else [line for line in file.read().splitlines() if line.strip()]
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.concatenation import concat, read_concatenated
-    from zarr_manifest.conversion.files import FORMATS, Parallel, read_files, read_hierarchy
+    from zarr_manifest.conversion.files import (
+        FORMATS,
+        Parallel,
+        Scan,
+        ScanReport,
+        read_files,
+        read_hierarchy,
+        scan,
+        scan_files,
+    )
     from zarr_manifest.conversion.kerchunk import (
         export_kerchunk_json,
         export_kerchunk_parquet,
@@ -54,6 +63,8 @@ __all__ = [
     "RefusedNode",
     "RefusedSource",
     "RenewalReport",
+    "Scan",
+    "ScanReport",
     "StreamedManifest",
     "UpgradeReport",
     "accept",
@@ -71,6 +82,8 @@ __all__ = [
     "read_zarr2",
     "refresh",
     "relocate",
+    "scan",
+    "scan_files",
     "to_virtual_dataset",
     "to_virtual_datatree",
     "upgrade",
@@ -79,7 +92,16 @@ __all__ = [
 
 _MODULES = {
     "concatenation": ["concat", "read_concatenated"],
-    "files": ["FORMATS", "Parallel", "read_files", "read_hierarchy"],
+    "files": [
+        "FORMATS",
+        "Parallel",
+        "Scan",
+        "ScanReport",
+        "read_files",
+        "read_hierarchy",
+        "scan",
+        "scan_files",
+    ],
     "kerchunk": [
         "export_kerchunk_json",
         "export_kerchunk_parquet",

@@ -3,6 +3,8 @@
 from zarr_manifest.conversion.files.finding import files_named
 from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, detect_format
 from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion.files.scanning import Scan
+from zarr_manifest.conversion.files.scans import ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources
 from zarr_manifest.conversion.files.workers import Parallel
 from zarr_manifest.conversion.files.zarr3 import read_hierarchy
@@ -12,8 +14,12 @@ __all__ = [
     "ZARR_FORMATS",
     "FileSources",
     "Parallel",
+    "Scan",
+    "ScanReport",
     "detect_format",
     "files_named",
     "read_files",
     "read_hierarchy",
+    "scan",
+    "scan_files",
 ]

@@ -29,6 +29,8 @@ from zarr_manifest.conversion.files.scanning import (
     FileScan,
     FileWork,
     KeptScans,
+    Tally,
+    opened_scan,
     parse_file,
     scan_of,
     scanned,
@@ -358,13 +360,16 @@ def _all_opened(
                 progress(names[number - 1], number, len(files))
         return found, {}, []
     checksums: dict[Chunk, str] = {}
-
-    def use(scan: FileScan) -> OpenedFile:
+    tally = Tally()
+    by_number: dict[int, OpenedFile | Unusable] = {}
+    for number, scan in scanned(urls, work, tally, parallel=parallel, progress=progress):
+        if isinstance(scan, Unusable):
+            by_number[number] = scan
+            continue
+        scan = scan if isinstance(scan, FileScan) else opened_scan(scan, work)
         checksums.update(scan.checksums)
-        return _opened(scan.url, scan.tree, work, concat_dim, scan.loaded)
-
-    found, tally = scanned(urls, work, use, parallel=parallel, progress=progress)
-    return found, checksums, tally.notes()
+        by_number[number] = _opened(scan.url, scan.tree, work, concat_dim, scan.loaded)
+    return [by_number[number] for number in range(len(urls))], checksums, tally.notes()
 
 
 def _many_files(

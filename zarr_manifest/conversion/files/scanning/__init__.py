@@ -7,6 +7,8 @@ from zarr_manifest.conversion.files.scanning.scanning import (
     Scan,
     Tally,
     keep_scan,
+    kept_name,
+    opened_scan,
     scan_of,
     scanned,
 )
@@ -18,6 +20,8 @@ __all__ = [
     "Scan",
     "Tally",
     "keep_scan",
+    "kept_name",
+    "opened_scan",
     "parse_file",
     "scan_of",
     "scanned",

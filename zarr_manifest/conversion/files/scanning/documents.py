@@ -247,15 +247,6 @@ def _raw(value: Any) -> Raw:
 # Reading ----------------------------------------------------------------------------------
 
 
-def is_intact(stored: bytes, name: str) -> bool:
-    """Whether a document is the one of a name, and has not been damaged."""
-    try:
-        _require_name(_checked_body(stored), name)
-    except UnusableScanError:
-        return False
-    return True
-
-
 def decode_scan(stored: bytes, name: str | None, url: str) -> FileScan:
     """Return the scan in a document.
 

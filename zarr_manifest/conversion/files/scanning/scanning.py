@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,6 @@ from zarr_manifest.conversion.files.scanning.documents import (
     encode_scan,
     scan_name,
 )
-from zarr_manifest.conversion.files.scanning.kept_scans import KeptScans
 from zarr_manifest.conversion.files.scanning.parsing import FileWork, parse_file
 from zarr_manifest.conversion.files.scanning.typed_values import can_hold
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
@@ -219,15 +218,15 @@ class Tally:
         return found
 
 
-def scanned[T](
+def scanned(
     urls: Sequence[str],
     work: FileWork,
-    use: Callable[[FileScan], T],
+    tally: Tally,
     *,
     parallel: Parallel = False,
     progress: Progress | None = None,
-) -> tuple[list[T | Unusable], Tally]:
-    """Return what `use` makes of the scan of every file, kept or made now.
+) -> Iterator[tuple[int, FileScan | Scan | Unusable]]:
+    """Yield what is known of every file, with its number: what is kept first, then what is made.
 
     Parameters
     ----------
@@ -235,59 +234,62 @@ def scanned[T](
         The files.
     work : FileWork
         How they are read, and where scans are kept.
-    use : callable
-        Called once for each scan, which it need not keep.
+    tally : Tally
+        Counts.
     parallel : {"dask", "lithops", False} or Executor
-        What makes those that are not there.
+        What makes scans that are not there, and keeps them.
     progress : callable, optional
         Called after each file.
+
+    Yields
+    ------
+    number : int
+        Of the file.
+    scan : FileScan, Scan or Unusable
+        What is kept; what has just been made, see `opened_scan`; or why there is none.
 
     Raises
     ------
     ManifestError
         A file cannot be read or converted, and the work is not to be kept going.
     """
-    assert work.scans is not None
-    tally = Tally()
-    found: list[T | Unusable | None] = [None] * len(urls)
-    done = 0
+    done = itertools.count(1)
 
-    def finish(number: int, result: T | Unusable) -> None:
-        nonlocal done
-        found[number] = result
-        done += 1
+    def finished(url: str) -> None:
         if progress is not None:
-            progress(urls[number], done, len(urls))
+            progress(url, next(done), len(urls))
 
+    missing: list[int] = []
     for number, scan in enumerate(_kept(urls, work, tally)):
-        if scan is not None:
+        if scan is None:
+            missing.append(number)
+        else:
             tally.used += 1
-            finish(number, use(scan))
-    missing = [number for number, result in enumerate(found) if result is None]
+            yield number, scan
+            finished(scan.url)
     checked = check_files([urls[number] for number in missing], work.format, work.sources)
     failed = [each for each in checked if isinstance(each, Unusable)]
-    if failed and (not work.keep_going or len(failed) == len(urls)):
+    if failed and not work.keep_going:
         raise unusable_files(failed, len(urls))
     files: list[FoundFile] = []
     numbers: list[int] = []
     for number, each in zip(missing, checked, strict=True):
-        if isinstance(each, Unusable):
-            finish(number, each)
-        else:
+        if isinstance(each, FoundFile):
             files.append(each)
             numbers.append(number)
-    names = [file.url for file in files]
-    made = in_parallel(partial(keep_scan, work=work), files, names, parallel)
-    for number, made_now in zip(numbers, made, strict=True):
-        if isinstance(made_now, Unusable):
-            if not work.keep_going:
-                raise made_now.error
-            finish(number, made_now)
         else:
+            yield number, each
+            finished(each.url)
+    names = [file.url for file in files]
+    all_made = in_parallel(partial(keep_scan, work=work), files, names, parallel)
+    for number, made in zip(numbers, all_made, strict=True):
+        if isinstance(made, Scan):
             tally.made += 1
-            tally.unkept += made_now.name is None
-            finish(number, use(opened_scan(made_now, work.scans)))
-    return [each for each in found if each is not None], tally
+            tally.unkept += made.name is None
+        elif not work.keep_going:
+            raise made.error
+        yield number, made
+        finished(made.url)
 
 
 def scan_of(file: FoundFile, work: FileWork) -> FileScan:
@@ -305,10 +307,10 @@ def scan_of(file: FoundFile, work: FileWork) -> FileScan:
     made = keep_scan(file, work)
     if isinstance(made, Unusable):
         raise made.error
-    return opened_scan(made, work.scans)
+    return opened_scan(made, work)
 
 
-def opened_scan(scan: Scan, scans: KeptScans) -> FileScan:
+def opened_scan(scan: Scan, work: FileWork) -> FileScan:
     """Return what a scan says that has just been made.
 
     Raises
@@ -316,16 +318,25 @@ def opened_scan(scan: Scan, scans: KeptScans) -> FileScan:
     SourceError
         It is no longer there, or was damaged at once.
     """
+    assert work.scans is not None
     document = scan.document
     if document is None:
         assert scan.name is not None
-        document = scans.read(scan.name)
+        document = work.scans.read(scan.name)
     try:
         if document is None:
             raise UnusableScanError("it is not there")
         return decode_scan(document, scan.name, scan.url)
     except UnusableScanError as error:
-        raise scans.failure(scan.name, str(error)) from error
+        raise work.scans.failure(scan.name, str(error)) from error
+
+
+def kept_name(url: str, work: FileWork) -> str | None:
+    """Return the name of the document that is kept for the present state of a file, or None."""
+    found = _document(url, work)
+    if found is None or _usable(url, *found, work.sources, Tally()) is None:
+        return None
+    return found[0]
 
 
 def _kept(urls: Sequence[str], work: FileWork, tally: Tally) -> Iterator[FileScan | None]:
