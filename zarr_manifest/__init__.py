@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zarr_manifest import errors as errors
-    from zarr_manifest.conversion import concat
+    from zarr_manifest.conversion import append, concat, trim
     from zarr_manifest.errors import ManifestError
     from zarr_manifest.format import Limits
     from zarr_manifest.hierarchy import ManifestStore
@@ -46,6 +46,7 @@ __all__ = [
     "ManifestError",
     "ManifestStore",
     "anonymous",
+    "append",
     "clean",
     "concat",
     "contents",
@@ -55,6 +56,7 @@ __all__ = [
     "entries",
     "environment",
     "recover",
+    "trim",
     "validate",
     "write_manifest",
 ]
@@ -67,6 +69,7 @@ _PACKAGES = {
     "ManifestError": "errors",
     "ManifestStore": "hierarchy",
     "anonymous": "sources",
+    "append": "conversion",
     "clean": "writing",
     "concat": "conversion",
     "contents": "inspection",
@@ -76,6 +79,7 @@ _PACKAGES = {
     "entries": "writing",
     "environment": "sources",
     "recover": "writing",
+    "trim": "conversion",
     "validate": "inspection",
     "write_manifest": "writing",
 }

@@ -108,6 +108,9 @@ def remove_target(arguments: list[str]) -> None:
     [
         (["create", "2023.nc", "new.zarr"], 0, {"arrays": 2, "refused": []}),
         (["concat", "2023.zarr", "2024.nc", "new.zarr", "--dim", "time"], 0, {"references": 9}),
+        (["append", "2023.zarr", "2024.nc", "--dim", "time"], 0, {"arrays": 2, "references": 9}),
+        (["append", "2023.zarr", "2023.nc", "--dim", "time"], 0, {"arrays": 0, "appended": []}),
+        (["trim", "2023.zarr", "--dim", "time", "--keep", "1"], 0, {"kept": 1, "removed": 3}),
         (["import", "kerchunk", "odd.json", "new.zarr"], 1, {"arrays": 1, "references": 1}),
         (["import", "kerchunk", "odd.json", "new.zarr", "--allow-refused"], 0, {"arrays": 1}),
         (["import", "zarr2", "old.zarr", "new.zarr"], 0, {"references": 3}),

@@ -15,6 +15,7 @@ from zarr_manifest.command_line.concatenating import concat
 from zarr_manifest.command_line.creating import create
 from zarr_manifest.command_line.describing import info, locations
 from zarr_manifest.command_line.exporting import export
+from zarr_manifest.command_line.growing import append, trim
 from zarr_manifest.command_line.importing import import_
 from zarr_manifest.command_line.locking import lock
 from zarr_manifest.command_line.recovering import recover
@@ -53,6 +54,8 @@ for command in (
     create,
     concat,
     scan,
+    append,
+    trim,
     import_,
     export,
     upgrade,

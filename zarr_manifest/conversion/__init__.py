@@ -9,7 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zarr_manifest.conversion.concatenation import concat, read_concatenated
+    from zarr_manifest.conversion.concatenation import (
+        AppendReport,
+        TrimReport,
+        append,
+        concat,
+        read_concatenated,
+        trim,
+    )
     from zarr_manifest.conversion.files import (
         FORMATS,
         Parallel,
@@ -55,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS",
     "AcceptanceReport",
+    "AppendReport",
     "ArrayNode",
     "ConversionReport",
     "GroupNode",
@@ -66,8 +74,10 @@ __all__ = [
     "Scan",
     "ScanReport",
     "StreamedManifest",
+    "TrimReport",
     "UpgradeReport",
     "accept",
+    "append",
     "concat",
     "export_kerchunk_json",
     "export_kerchunk_parquet",
@@ -86,12 +96,12 @@ __all__ = [
     "scan_files",
     "to_virtual_dataset",
     "to_virtual_datatree",
+    "trim",
     "upgrade",
     "write_hierarchy",
 ]
 
 _MODULES = {
-    "concatenation": ["concat", "read_concatenated"],
     "files": [
         "FORMATS",
         "Parallel",
@@ -101,6 +111,14 @@ _MODULES = {
         "read_hierarchy",
         "scan",
         "scan_files",
+    ],
+    "concatenation": [
+        "AppendReport",
+        "TrimReport",
+        "append",
+        "concat",
+        "read_concatenated",
+        "trim",
     ],
     "kerchunk": [
         "export_kerchunk_json",

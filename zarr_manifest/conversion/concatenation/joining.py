@@ -121,10 +121,10 @@ def concatenation(inputs: Sequence[Input], dim: str, *, order_remedy: Any = None
     ManifestError
         Values of a coordinate cannot be read.
     """
-    return _Work(inputs, dim, order_remedy).done()
+    return _Joining(inputs, dim, order_remedy).done()
 
 
-class _Work:
+class _Joining:
     def __init__(self, inputs: Sequence[Input], dim: str, order_remedy: Any) -> None:
         self._inputs = inputs
         self._names = [each.name for each in inputs]

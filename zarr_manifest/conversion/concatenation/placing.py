@@ -44,6 +44,8 @@ class Placement:
         Number of pieces into which each of its chunks is split.
     nbytes : int
         Size of such a piece; 0 if chunks are not split.
+    chunks : range, optional
+        Which of its chunks are used, by their position along the axis; all by default.
     """
 
     node: ArrayNode
@@ -51,6 +53,7 @@ class Placement:
     count: int
     pieces: int = 1
     nbytes: int = 0
+    chunks: range | None = None
 
     @property
     def stop(self) -> int:
@@ -64,7 +67,7 @@ class Placement:
             if self.nbytes:
                 own = (*part.grid_shape[:axis], self.count, *part.grid_shape[axis + 1 :])
                 found = in_pieces(part, own, axis, pieces=self.pieces, nbytes=self.nbytes)
-            yield placed(found, grid_shape, axis, shift=self.start)
+            yield placed(found, grid_shape, axis, chunks=self.chunks, shift=self.start)
 
 
 def chunk_shape(node: ArrayNode) -> tuple[int, ...]:
@@ -109,22 +112,34 @@ class Joint:
         assert grid is not None  # it is regular
         return grid.counts
 
-    def manifest(self, placements: Sequence[Placement] | None = None) -> Any:
+    def manifest(
+        self,
+        placements: Sequence[Placement] | None = None,
+        *,
+        partition_shape: tuple[int, ...] | None = None,
+    ) -> Manifest | StreamedManifest:
         """Return the manifest of the array, or the part of it from some of the inputs.
 
-        It is streamed if that of an input is.
+        Parameters
+        ----------
+        placements : sequence of Placement, optional
+            The inputs; all by default.
+        partition_shape : tuple of int, optional
+            Number of chunks in a partition; by default, that of the first input that has several.
         """
         used = self.placements if placements is None else placements
-        streamed = [
-            each.node.manifest
-            for each in used
-            if isinstance(each.node.manifest, StreamedManifest) and not each.nbytes
-        ]
+        if partition_shape is None:
+            shapes = (
+                each.node.manifest.partition_shape
+                for each in used
+                if isinstance(each.node.manifest, StreamedManifest) and not each.nbytes
+            )
+            partition_shape = next(shapes, None)
         grid_shape = self.grid_shape
-        if streamed:
-            shape = tuple(streamed[0].partition_shape)
-            return StreamedManifest(shape, _Streamed(used, grid_shape, self.axis, shape))
-        return Manifest(_joined(_all_parts(used, grid_shape, self.axis), grid_shape))
+        if partition_shape is None:
+            return Manifest(_joined(_all_parts(used, grid_shape, self.axis), grid_shape))
+        parts = _JoinedParts(used, grid_shape, self.axis, partition_shape)
+        return StreamedManifest(partition_shape, parts)
 
 
 def _all_parts(
@@ -144,7 +159,7 @@ def _joined(parts: Iterable[References], grid_shape: tuple[int, ...]) -> Referen
 
 
 @dataclass(frozen=True)
-class _Streamed:
+class _JoinedParts:
     """The partitions of a joined manifest; placed anew each time they are iterated."""
 
     placements: Sequence[Placement]

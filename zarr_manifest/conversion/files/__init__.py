@@ -7,7 +7,7 @@ from zarr_manifest.conversion.files.scanning import Scan
 from zarr_manifest.conversion.files.scans import ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources
 from zarr_manifest.conversion.files.workers import Parallel
-from zarr_manifest.conversion.files.zarr3 import read_hierarchy
+from zarr_manifest.conversion.files.zarr3 import StoredParts, read_hierarchy
 
 __all__ = [
     "FORMATS",
@@ -16,6 +16,7 @@ __all__ = [
     "Parallel",
     "Scan",
     "ScanReport",
+    "StoredParts",
     "detect_format",
     "files_named",
     "read_files",

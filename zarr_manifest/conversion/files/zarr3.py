@@ -142,10 +142,10 @@ def _nodes(
     declares = any(node.array is not None and node.array.declaration for node in found)
     if not declares and not can_list(hierarchy.store):
         raise _unknown_chunks(hierarchy.store)
-    return _Reading(hierarchy, location, record_conditions).nodes(found)
+    return _HierarchyNodes(hierarchy, location, record_conditions).nodes(found)
 
 
-class _Reading:
+class _HierarchyNodes:
     def __init__(
         self, hierarchy: InspectedHierarchy, location: Any, record_conditions: bool
     ) -> None:
@@ -180,9 +180,9 @@ class _Reading:
             return ArrayNode(node.path, metadata, self._native(node, grid))
         documents = self._hierarchy.documents(array)
         if array.partitions is None:
-            (manifest,) = _Parts(array, documents, self._roots)
+            (manifest,) = StoredParts(array, documents, self._roots)
             return ArrayNode(node.path, metadata, manifest)
-        parts = _Parts(array, documents, self._roots)
+        parts = StoredParts(array, documents, self._roots)
         streamed = StreamedManifest(array.partitions.shape, parts, is_in_order=True)
         return ArrayNode(node.path, metadata, streamed)
 
@@ -253,24 +253,53 @@ class _Reading:
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
 
 
-class _Parts:
-    """The documents of a manifest, with URLs as paths; read anew each time they are iterated."""
+class StoredParts:
+    """The documents of a manifest, with URLs as paths; read anew each time they are iterated.
+
+    Parameters
+    ----------
+    array : DeclaredArray
+        The array.
+    documents : ManifestDocuments
+        Its manifest.
+    roots : list of UrlLocation
+        The URL of the hierarchy's root, if it has one.
+    within : (int, range), optional
+        A dimension, and which chunks along it are wanted: other partitions are not read.
+    """
 
     def __init__(
-        self, array: DeclaredArray, documents: ManifestDocuments, roots: list[UrlLocation]
+        self,
+        array: DeclaredArray,
+        documents: ManifestDocuments,
+        roots: list[UrlLocation],
+        within: tuple[int, range] | None = None,
     ) -> None:
         self._array = array
         self._documents = documents
         self._roots = roots
+        self._within = within
+
+    def along(self, axis: int, chunks: range) -> StoredParts:
+        """Return the documents of the partitions that have some chunks along a dimension."""
+        return StoredParts(self._array, self._documents, self._roots, (axis, chunks))
 
     def __iter__(self) -> Iterator[Manifest]:
         try:
-            partitions = iter(sync(self._documents.partitions()))
+            found: Iterable[Any] = sync(self._documents.partitions())
+            partitions = (each for each in found if self._is_wanted(each))
             while batch := list(itertools.islice(partitions, CONCURRENCY)):
                 yield from sync(self._loaded(batch))
             sync(self._documents.check_missing())
         except ManifestError as error:
             raise error.in_context(array=self._array.path) from error.__cause__
+
+    def _is_wanted(self, partition: tuple[int, ...] | None) -> bool:
+        if self._within is None or partition is None or self._array.partitions is None:
+            return True
+        axis, chunks = self._within
+        region = self._array.partitions.region(partition)[axis]
+        return region.start < chunks.stop and chunks.start < region.stop
 
     async def _loaded(self, batch: Iterable[Any]) -> list[Manifest]:
         calls = (functools.partial(self._documents.partition, each) for each in batch)

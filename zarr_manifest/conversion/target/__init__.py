@@ -9,8 +9,10 @@ from zarr_manifest.conversion.target.inline_arrays import (
     unwritten_array,
 )
 from zarr_manifest.conversion.target.locking import lock
+from zarr_manifest.conversion.target.source_paths import SourcePaths
 
 __all__ = [
+    "SourcePaths",
     "array_in_memory",
     "decoded_values",
     "encoded_chunks",

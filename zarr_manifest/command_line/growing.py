@@ -1,0 +1,139 @@
+"""``append`` and ``trim``: a hierarchy that grows at one end, and shrinks at the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.command_line.options import (
+    access_options,
+    allowed,
+    require_no_file,
+    sole_writer_option,
+)
+from zarr_manifest.command_line.outcomes import noted, remarks
+from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
+from zarr_manifest.conversion import AppendReport
+from zarr_manifest.showing import counted
+
+
+@click.command(
+    cls=Task,
+    short_help="Append files or hierarchies along a dimension.",
+    examples=[
+        ("append 2023.zarr 2024.nc --dim time", "a second time: already there"),
+        ("append 2023.zarr '2024*.nc' --dim time --same-locations", "all files that match"),
+    ],
+)
+@click.argument("hierarchy")
+@click.argument("sources", nargs=-1, required=True)
+@click.option("--dim", required=True, metavar="NAME", help="Dimension to append along.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace what has the same coordinates, but other references.",
+)
+@click.option(
+    "--same-locations",
+    is_flag=True,
+    help="Refuse references that readers would have to allow besides those before.",
+)
+@sole_writer_option
+@access_options
+def append(
+    hierarchy: str,
+    sources: tuple[str, ...],
+    dim: str,
+    replace: bool,
+    same_locations: bool,
+    sole_writer: bool,
+    **access: Any,
+) -> Outcome:
+    """Append SOURCES to HIERARCHY, in the order given, as one change.
+
+    SOURCES are data files, hierarchies of any kind, or patterns for these. Readers see all
+    of it or nothing. If anything does not fit, nothing is written. What is there already,
+    with the same references, is left out.
+    """
+    require_no_file(hierarchy)
+    with stating_usage(ValueError):
+        report = conversion.append(
+            hierarchy,
+            sources,
+            dim=dim,
+            replace=replace,
+            same_locations=same_locations,
+            allow=allowed(access),
+            sole_writer=sole_writer,
+        )
+    document = {
+        "hierarchy": hierarchy,
+        "appended": report.appended,
+        "replaced": report.replaced,
+        "already_there": report.there,
+        "arrays": report.arrays,
+        "references": report.references,
+        "new_locations": report.new_locations,
+        "notes": noted(report.notes),
+    }
+    notes = [
+        *(
+            f"new location: {place}: readers must allow it from now on"
+            for place in report.new_locations
+        ),
+        *remarks(report.notes, []),
+    ]
+    return Outcome(document, _lines(hierarchy, report), notes, 0)
+
+
+def _lines(hierarchy: str, report: AppendReport) -> Iterator[str]:
+    for name in report.there:
+        yield f"already there: {name}"
+    for name in report.replaced:
+        yield f"replaced: {name}"
+    for name in report.appended:
+        yield f"appended: {name}"
+    if report.arrays:
+        written = counted(report.references, "reference")
+        yield f"{hierarchy}: {counted(report.arrays, 'array')} changed, {written} written"
+
+
+@click.command(
+    cls=Task,
+    short_help="Remove the beginning of a hierarchy along a dimension.",
+    examples=[
+        ("trim data.zarr --dim time --keep 2", "a rolling window, in whole chunks"),
+        ("trim data.zarr --dim time --keep 3650", "at most: does nothing if there are fewer"),
+    ],
+)
+@click.argument("hierarchy")
+@click.option("--dim", required=True, metavar="NAME", help="Dimension to remove values of.")
+@click.option(
+    "--keep",
+    required=True,
+    type=click.IntRange(min=1),
+    help="How many of the last values stay; more, if they are in the same chunks.",
+)
+@sole_writer_option
+@access_options
+def trim(hierarchy: str, dim: str, keep: int, sole_writer: bool, **access: Any) -> Outcome:
+    """Remove the first values of HIERARCHY along a dimension, in whole chunks, as one change.
+
+    Sources stay, and so do the chunks of native arrays, to which references are written.
+    """
+    require_no_file(hierarchy)
+    report = conversion.trim(
+        hierarchy, dim=dim, keep=keep, allow=allowed(access), sole_writer=sole_writer
+    )
+    document = {
+        "hierarchy": hierarchy,
+        "kept": report.kept,
+        "removed": report.removed,
+        "arrays": report.arrays,
+    }
+    removed = counted(report.removed, "value")
+    line = f"{hierarchy}: {removed} removed along {dim}, {report.kept:,} kept"
+    return Outcome(document, [line], [], 0)

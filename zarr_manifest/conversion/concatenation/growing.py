@@ -1,0 +1,257 @@
+"""A hierarchy whose arrays change along a dimension: what is written of it, as one commit.
+
+The documents of partitions to which nothing is added stay as they are, and are not read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from zarr.abc.store import Store
+
+from zarr_manifest.conversion.concatenation.inputs import Input, hierarchy_input
+from zarr_manifest.conversion.concatenation.joining import JoinedArray
+from zarr_manifest.conversion.concatenation.overlap import whole
+from zarr_manifest.conversion.concatenation.placing import Joint, Placement
+from zarr_manifest.conversion.files import StoredParts
+from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
+from zarr_manifest.conversion.target import SourcePaths
+from zarr_manifest.errors import ManifestError, WriteConflictError
+from zarr_manifest.format import (
+    DIGEST_PLACEHOLDER,
+    ArrayMetadata,
+    Configuration,
+    parse_canonical,
+    strict,
+)
+from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, Partition, store_underneath
+from zarr_manifest.hierarchy import Node as StoredNode
+from zarr_manifest.manifest import references_of
+from zarr_manifest.sources import Access
+from zarr_manifest.stores import open_hierarchy, store_urls
+from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from obstore.store import ObjectStore
+
+# Others may append at the same time: each goes after the one before.
+_MOST_ATTEMPTS = 40
+
+# In seconds, about as long as an append takes.
+_PAUSE = 0.1
+
+# As in canonical URLs: S3 reads "+" as a space.
+_SAFE = "!$&'()*,;=:@/"
+
+
+def repeatedly[T](attempt: Callable[[], T]) -> T:
+    """Return what an attempt returns; repeat it if another writer came first.
+
+    Raises
+    ------
+    WriteConflictError
+        Others came first each time.
+    """
+    for number in range(_MOST_ATTEMPTS):
+        try:
+            return attempt()
+        except WriteConflictError:
+            if number == _MOST_ATTEMPTS - 1:
+                raise
+            time.sleep(random.uniform(0, _PAUSE * 2 ** min(number, 4)))
+    raise AssertionError  # the last attempt has returned or raised
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A hierarchy as it was read, and its change.
+
+    Parameters
+    ----------
+    change : Change
+        Nothing is written of it so far.
+    hierarchy : InspectedHierarchy
+        The hierarchy.
+    existing : Input
+        Its nodes.
+    """
+
+    change: Change
+    hierarchy: InspectedHierarchy
+    existing: Input
+
+    @classmethod
+    def open(
+        cls,
+        location: str | Path | ObjectStore | Store,
+        allow: Mapping[str, Access],
+        *,
+        sole_writer: bool = False,
+    ) -> Growing:
+        """Read a hierarchy.
+
+        Raises
+        ------
+        SourceNotFoundError
+            There is none.
+        ManifestError
+            It cannot be read or written.
+        """
+        own = store_underneath(open_hierarchy(location, allow))
+        change = Change(guarded_store(own, sole_writer=sole_writer))
+        # Before the nodes are read: what another writer changes from now on is a conflict.
+        change.nodes()
+        hierarchy = InspectedHierarchy.open(location, allow=allow)
+        return cls(change, hierarchy, hierarchy_input(location, allow))
+
+    def set(self, array: JoinedArray, kept: ArrayNode | None = None) -> int:
+        """Write the documents of an array, and let the change declare them.
+
+        Parameters
+        ----------
+        array : JoinedArray
+            The array as it will be.
+        kept : ArrayNode, optional
+            The first part of its present chunks, if they stay where they are.
+
+        Returns
+        -------
+        int
+            Number of references that were written.
+        """
+        path = array.path
+        try:
+            return self._set(array, kept)
+        except ManifestError as error:
+            raise error.in_context(array=path) from error.__cause__
+
+    def commit(self) -> None:
+        """Change all arrays at once.
+
+        Raises
+        ------
+        WriteConflictError
+            Another writer has changed one of them since they were read.
+        """
+        self.change.commit()
+
+    def _set(self, array: JoinedArray, kept: ArrayNode | None) -> int:
+        declared = self._declared(array.path)
+        node = array.node()
+        metadata = {**(self.change.node(array.path) or {}), **node.metadata}
+        paths, base = self._paths(array.path, declared)
+        form = _form(declared, metadata, base)
+        partial: tuple[dict[Partition, str], Any] | None = None
+        if declared is not None and array.joint is not None and kept is not None:
+            partial = _partial(declared, array.joint, kept)
+        checksums, manifest = ({}, node.manifest) if partial is None else partial
+        writer = ArrayWriter(self.change.store, array.path, metadata, form, checksums)
+        written = 0
+        if form.partition_shape is None or not isinstance(manifest, StreamedManifest):
+            found = whole(ArrayNode(array.path, node.metadata, manifest))
+            writer.write(paths.rewritten(found)[0])
+            written = len(found)
+        else:
+            parts = (paths.rewritten(references_of(part))[0] for part in manifest.parts)
+            for part in writer.write_parts(parts):
+                written += len(part)
+        self.change.set(array.path, writer.metadata)
+        return written
+
+    def _declared(self, path: str) -> DeclaredArray | None:
+        stated = self.change.node(path) or {}
+        return strict(self.hierarchy.declaration(StoredNode(path, metadata=stated)))
+
+    def _paths(self, path: str, declared: DeclaredArray | None) -> tuple[SourcePaths, str | None]:
+        """Return what rewrites paths to resolve against the array's base, and this base."""
+        roots = store_urls(self.hierarchy.store)
+        if declared is None:
+            found = SourcePaths(roots)
+            return found, found.base_of(path)
+        stated = declared.configuration.base
+        base = declared.base
+        if base.scheme and base.root is None:
+            return SourcePaths(roots, stated), stated
+        directory = base.path.rpartition("/")[0]
+        if base.scheme:
+            assert base.root is not None
+            directory = posixpath.relpath(f"/{directory}", f"/{base.root.path}")
+        reference = f"./{quote(directory, safe=_SAFE)}/" if directory else "./"
+        return SourcePaths(roots, reference), stated
+
+
+def _form(declared: DeclaredArray | None, metadata: Mapping[str, Any], base: str | None) -> Form:
+    is_locked = not ArrayMetadata("", dict(metadata)).is_unlocked
+    if declared is None:
+        return Form(base=base, lock=is_locked)
+    stated = declared.configuration
+    return Form(
+        # A small manifest stays inline as long as it is small.
+        manifest=None if isinstance(stated.manifest, bytes) else stated.manifest,
+        base=None if base == "./" else base,
+        codecs=[_codec(codec.name, codec.configuration) for codec in stated.codecs],
+        partition_shape=stated.partition_shape,
+        lock=is_locked,
+    )
+
+
+def _codec(name: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name} | ({"configuration": dict(configuration)} if configuration else {})
+
+
+def _partial(
+    declared: DeclaredArray, joint: Joint, kept: ArrayNode
+) -> tuple[dict[Partition, str], StreamedManifest] | None:
+    """Return the checksums of the documents that stay, and the other partitions.
+
+    None if all documents have to be written.
+    """
+    stated = declared.configuration
+    first = joint.placements[0]
+    parts = kept.manifest.parts if isinstance(kept.manifest, StreamedManifest) else None
+    if first.node is not kept or first.nbytes or not isinstance(parts, StoredParts):
+        return None
+    checksums = _checksums(stated, len(joint.grid_shape))
+    if checksums is None or stated.partition_shape is None:
+        return None
+    axis, rows = joint.axis, stated.partition_shape[joint.axis]
+    begin = first.stop // rows * rows
+    own: dict[Partition, str] = {
+        index: each for index, each in checksums.items() if index[axis] * rows < begin
+    }
+    used: Sequence[Placement] = joint.placements[1:]
+    if begin < first.stop:
+        at_joint = range(begin, first.stop)
+        node = ArrayNode(
+            kept.path,
+            kept.metadata,
+            StreamedManifest(stated.partition_shape, parts.along(axis, at_joint), is_in_order=True),
+        )
+        used = [Placement(node, 0, first.stop, chunks=at_joint), *used]
+    manifest = joint.manifest(used, partition_shape=stated.partition_shape)
+    assert isinstance(manifest, StreamedManifest)  # it has a partition shape
+    return own, manifest
+
+
+def _checksums(stated: Configuration, ndim: int) -> dict[tuple[int, ...], str] | None:
+    """Return the checksums of documents by partition; None unless they are named by digest."""
+    named = stated.partitions
+    if isinstance(stated.manifest, bytes) or DIGEST_PLACEHOLDER not in stated.manifest:
+        return None
+    if named is None or isinstance(named, str | tuple):
+        return None
+    found: dict[tuple[int, ...], str] = {}
+    for name, checksum in named.items():
+        index = parse_canonical(name, ndim)
+        if index is not None:
+            found[index] = checksum
+    return found
