@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,6 +95,13 @@ class Window(NamedTuple):
         make = default_buffer_prototype().buffer.from_bytes
         store._store_dict.clear()
         store._store_dict.update({key: make(body) for key, body in self.objects.items()})
+
+    def write(self, directory: Path) -> None:
+        """Let a directory have these objects, and no others."""
+        shutil.rmtree(directory, ignore_errors=True)
+        for key, body in self.objects.items():
+            (directory / key).parent.mkdir(parents=True, exist_ok=True)
+            (directory / key).write_bytes(body)
 
 
 def windows(change: Change) -> Iterator[Window]:

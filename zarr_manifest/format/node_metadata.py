@@ -7,6 +7,7 @@ fill values. Node names are untrusted, and become directory names.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
@@ -50,6 +51,17 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
     "fill_value": (object, "a value"),
     "zarr_format": (int, "3"),
 }
+
+# The members that say which values chunks have.
+_OF_CHUNKS = (
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "codecs",
+    "fill_value",
+    TRANSFORMERS,
+)
 
 _UPGRADE = Advice(
     "If VirtualiZarr 1.0 to 1.3 wrote it, repair it: ",
@@ -116,6 +128,13 @@ class ArrayMetadata(Struct, frozen=True):
         """What all copies of the metadata must say alike: a lock may be missing in some."""
         default = LOCK if self.transformers != [] else None
         return self.transformers, self.metadata.get(TRANSFORMER_NAME, default)
+
+    @property
+    def digest(self) -> bytes:
+        """Eight bytes, others for another shape, codec or manifest: where chunks may differ."""
+        relevant = {name: self.metadata.get(name) for name in _OF_CHUNKS}
+        canonical = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).digest()[:8]
 
     @property
     def is_unlocked(self) -> bool:

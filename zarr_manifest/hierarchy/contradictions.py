@@ -30,6 +30,16 @@ def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
     )
 
 
+def replaced(path: str) -> ManifestNotFoundError:
+    """Return the error for an array whose metadata are not those that a store was pickled with."""
+    return ManifestNotFoundError(
+        "the array's shape, codecs or manifest are not those that it was opened with: they have "
+        "been replaced since",
+        array=path,
+        remedy="Open the hierarchy again.",
+    )
+
+
 def no_longer_native(path: str, body: bytes | None) -> SourceNotFoundError:
     """Return the error for an absent chunk of an array that was native, given its ``zarr.json``."""
     return SourceNotFoundError(

@@ -34,6 +34,7 @@ from zarr_manifest.hierarchy.contradictions import (
     contradiction,
     no_longer_native,
     only_consolidated,
+    replaced,
     vanished,
 )
 from zarr_manifest.hierarchy.node_table import (
@@ -43,9 +44,9 @@ from zarr_manifest.hierarchy.node_table import (
     ConsolidatedCopy,
     Native,
     NodeTable,
-    Remembered,
     Unsettled,
 )
+from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.sources import in_order
@@ -260,6 +261,9 @@ class KnownNodes(NodeTable):
         if known is None and path not in self.declared:
             if self._known(path).own == "group":
                 return None
+            if self.remembered.digests is not None:
+                # Of no store but this may be known that its own metadata are behind.
+                await self._see_groups_above(path)
             node = parse_node(await self.metadata(path) or b"")
             if node is not None and node.get("node_type") == "array":
                 known = self._note(path, ArrayMetadata("", node))
@@ -303,6 +307,10 @@ class KnownNodes(NodeTable):
         stored = await self.stored(path)
         own = array = _array_in(body := self.remembered.changes.counting(path, stored))
         self.require_finished(body)
+        expected = self._expected.get(path)
+        if expected is not None and (own is None or own.digest != expected):
+            await self._see_groups_above(path)
+            own = array = _array_in(body := self.remembered.changes.counting(path, stored))
         copy, member = self._known(path).copy, None
         if copy is not None and (own is None or _declares(own) != copy.declares):
             member = await self.consolidated(copy.group, path)
@@ -324,7 +332,13 @@ class KnownNodes(NodeTable):
             raise vanished(path, body)
         elif copy is not None and not await self._is_v2(path):
             raise only_consolidated(path, body, copy.group)
+        if array is not None and array.digest != self._expected.get(path, array.digest):
+            raise replaced(path)
         return self._keep(path, own, array)
+
+    async def _see_groups_above(self, path: str) -> None:
+        for group in reversed([*ancestors(path)]):
+            await self.see_group(group)
 
     def _keep(
         self, path: str, own: ArrayMetadata | None, array: ArrayMetadata | None

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
@@ -38,7 +38,7 @@ from zarr_manifest.format import (
     without_declarations,
 )
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
-from zarr_manifest.hierarchy.pending_changes import PendingChanges
+from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.stores import store_name
 
@@ -137,34 +137,6 @@ class NodeState(Struct):
 _UNKNOWN = NodeState()
 
 
-class Remembered(Struct):
-    """What a store shares with its read-only views, and, but for changes, with its pickles.
-
-    Parameters
-    ----------
-    declared : set of str
-        Paths of the arrays that have been seen to declare a manifest.
-    outdated : dict of set
-        By path of a group, the paths of the nodes below it that this store has written or
-        deleted since the group's consolidated metadata were written.
-    changes : PendingChanges
-        The changes that were being written when the groups were last read.
-    """
-
-    declared: set[str] = field(default_factory=set[str])
-    outdated: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    changes: PendingChanges = field(default_factory=PendingChanges)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        copied = self.copied()
-        return (type(self), (copied.declared, copied.outdated))
-
-    def copied(self) -> Remembered:
-        """Return what is remembered now."""
-        outdated = {group: set(paths) for group, paths in list(self.outdated.items())}
-        return Remembered(set(self.declared), outdated)
-
-
 class NodeTable:
     """What is known of the nodes of a hierarchy, by path.
 
@@ -190,6 +162,9 @@ class NodeTable:
         self.remembered = remembered
         self.declared = remembered.declared
         self._outdated = remembered.outdated
+        # What arrays were when they were opened in the process that has pickled the store.
+        self._expected = dict(remembered.digests or {})
+        self._digests: dict[str, tuple[bytes, bytes]] = {}
         self._states: dict[str, NodeState] = {}
         self._most_states = _MOST_STATES
         # Keys that manifests of deleted arrays referred to: zarr may delete a directory twice.
@@ -213,6 +188,19 @@ class NodeTable:
             if state.is_absent:
                 self._states.pop(path, None)
         self._most_states = _MOST_STATES + 2 * len(self._states)
+
+    def to_pickle(self) -> Remembered:
+        """Return what a pickled store takes along, with the digests of known arrays."""
+        digests = dict(self._expected)
+        for path in self.declared:
+            made_of = self._known(path).made_of
+            known = self._digests.get(path)
+            if made_of and (known is None or known[0] is not made_of):
+                digest = ArrayMetadata("", marshal.loads(made_of)).digest
+                known = self._digests[path] = made_of, digest
+            if made_of and known is not None:
+                digests[path] = known[1]
+        return self.remembered.copied(digests)
 
     # What zarr is shown ------------------------------------------------------------
 
@@ -261,6 +249,7 @@ class NodeTable:
         declaring = False
         for array in arrays_in(node):
             declaring |= bool(array.declaration)
+            self._expected.pop(join(path, array.path), None)
             is_own = array.metadata is node
             known = self._note(join(path, array.path), array, None if is_own else path)
             if isinstance(known, ManifestError) and (is_own or not _opens(array.undeclared)):
@@ -405,6 +394,7 @@ class NodeTable:
     def _forget(self, path: str) -> None:
         """Forget a node, but not what was seen of others in it."""
         self.declared.discard(path)
+        self._expected.pop(path, None)
         known = self._states.pop(path, _UNKNOWN)
         if known.members_seen != _NEVER or known.described:
             self._states[path] = NodeState(

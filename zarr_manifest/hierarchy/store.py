@@ -28,8 +28,8 @@ from zarr_manifest.hierarchy.changing import (
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
-from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.readable_store import ReadableStore
+from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -230,7 +230,10 @@ class ManifestStore(ReadableStore):
     )
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker that does not find a declaration must know that there was one.
+        # A worker that does not find a declaration, or another one, must know what there was.
+        return {**self._shared(), "_remembered": self._nodes.to_pickle()}
+
+    def _shared(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -287,7 +290,7 @@ class ManifestStore(ReadableStore):
         twin = object.__new__(type(self))
         store = self._store.with_read_only(read_only)
         # What one of them sees, or deletes, concerns the other.
-        twin._set({**self.__getstate__(), "_store": store, "_identity": os.urandom(16)})
+        twin._set({**self._shared(), "_store": store, "_identity": os.urandom(16)})
         return twin
 
     @property
