@@ -225,7 +225,9 @@ class NodeTable:
             return body
         try:
             node = parse_node(body)
-            self.remembered.changes.note(path, body, node)
+            # Most nodes have no copies of others.
+            if path in self.remembered.changes or (node and "consolidated_metadata" in node):
+                self.remembered.changes.note(path, body, node)
         except ManifestError as error:
             raise error.in_context(array=path) from error.__cause__
         if node is None or node.get("node_type") != "array":
@@ -249,9 +251,10 @@ class NodeTable:
         declaring = False
         for array in arrays_in(node):
             declaring |= bool(array.declaration)
-            self._expected.pop(join(path, array.path), None)
             is_own = array.metadata is node
-            known = self._note(join(path, array.path), array, None if is_own else path)
+            place = join(path, array.path)
+            self._expected.pop(place, None)
+            known = self._note(place, array, None if is_own else path)
             if isinstance(known, ManifestError) and (is_own or not _opens(array.undeclared)):
                 raise known.in_context()
             if isinstance(known, ChunkManifestTransformer):
