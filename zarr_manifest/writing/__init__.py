@@ -2,9 +2,10 @@
 
 from zarr_manifest.writing.array_writer import SMALL_MANIFEST, ArrayWriter, Form, small_size
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
-from zarr_manifest.writing.commit import Change, recover
+from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.edit import edit, entries
+from zarr_manifest.writing.recovering import recover
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [

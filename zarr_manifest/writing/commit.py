@@ -19,11 +19,9 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import zarr
-from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
@@ -41,15 +39,14 @@ from zarr_manifest.format import (
     with_pending,
     without_copies,
 )
-from zarr_manifest.hierarchy import ManifestStore, store_underneath
-from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import open_hierarchy, store_name
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest.hierarchy import ManifestStore
+from zarr_manifest.stores import store_name
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.finishing import finish, own_digest, parsed, replace_own
 from zarr_manifest.writing.threads import Call, in_threads
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    pass
 
 # Others may commit at the same time, to other nodes.
 _MOST_ATTEMPTS = 20
@@ -74,6 +71,7 @@ class Change:
     Examples
     --------
     >>> from zarr.storage import MemoryStore
+    >>> from zarr_manifest.writing import guarded_store
     >>> store = guarded_store(MemoryStore())
     >>> change = Change(store)
     >>> change.set("", {"zarr_format": 3, "node_type": "group"})
@@ -392,49 +390,6 @@ class Change:
                 is_other = not _is_group(new) and (new is not None or _is_group(old[path]))
             if is_other:
                 raise error.in_context(array=path) from error.__cause__
-
-
-def recover(
-    location: str | Path | ObjectStore | Store,
-    *,
-    sole_writer: bool = False,
-    allow: Allow = None,
-) -> list[str]:
-    """Write the own metadata of nodes that an interrupted writer left behind.
-
-    Its change was made all the same: readers see it. Any other writer does this as well.
-
-    Parameters
-    ----------
-    location : str, Path, obstore store or zarr Store
-        The hierarchy: a path, a URL or a store.
-    sole_writer : bool
-        Promise that nobody else writes there; see :func:`write_manifest`.
-    allow : mapping of str to Access, or iterable of str, optional
-        How URLs are accessed, by prefix, as for :class:`ManifestStore`.
-
-    Returns
-    -------
-    list of str
-        Paths of the nodes whose own metadata were behind.
-
-    Raises
-    ------
-    ManifestError
-        The hierarchy cannot be read or written.
-
-    Examples
-    --------
-    >>> import tempfile, zarr
-    >>> root = tempfile.mkdtemp()
-    >>> _ = zarr.create_group(root)
-    >>> recover(root)
-    []
-    """
-    own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
-    change = Change(guarded_store(own, sole_writer=sole_writer))
-    change.nodes()
-    return sorted(change.finished)
 
 
 def _is_group(node: Any) -> bool:

@@ -1,0 +1,65 @@
+"""Recovery: the own metadata that an interrupted writer left behind, written at last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zarr.abc.store import Store
+
+from zarr_manifest.hierarchy import no_hierarchy, open_for_reading, store_underneath
+from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.stores import open_hierarchy
+from zarr_manifest.writing.commit import Change
+from zarr_manifest.writing.conditional_put import guarded_store
+from zarr_manifest.zarr_internals import sync
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+
+def recover(
+    location: str | Path | ObjectStore | Store,
+    *,
+    sole_writer: bool = False,
+    allow: Allow = None,
+) -> list[str]:
+    """Write the own metadata of nodes that an interrupted writer left behind.
+
+    Its change was made all the same: readers see it. Any other writer does this as well.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL or a store.
+    sole_writer : bool
+        Promise that nobody else writes there; see :func:`write_manifest`.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix, as for :class:`ManifestStore`.
+
+    Returns
+    -------
+    list of str
+        Paths of the nodes whose own metadata were behind.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no hierarchy.
+    ManifestError
+        The hierarchy cannot be read or written.
+
+    Examples
+    --------
+    >>> import tempfile, zarr
+    >>> root = tempfile.mkdtemp()
+    >>> _ = zarr.create_group(root)
+    >>> recover(root)
+    []
+    """
+    own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
+    sync(open_for_reading(own))
+    change = Change(guarded_store(own, sole_writer=sole_writer))
+    if not change.nodes():
+        raise no_hierarchy(own)
+    return sorted(change.finished)
