@@ -495,7 +495,7 @@ def test_partitions_that_only_consolidated_metadata_has(tmp_path: Path) -> None:
     entries = {"0": {"path": "s3://b/raw.bin", "length": 1}}
     zarr.create_group(tmp_path)
     options: Any = {"shape": 8, "chunks": 1, "dtype": "u1", "partition_shape": (4,)}
-    zm.create_array(tmp_path, "a", entries, **options)
+    zm.create_array(tmp_path, "a", entries, manifest_url="./{partition}.json", **options)
     metadata = tmp_path / "a/zarr.json"
     metadata.write_bytes(without_partitions(metadata.read_bytes()))
     consolidate(tmp_path)

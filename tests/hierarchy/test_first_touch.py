@@ -13,6 +13,7 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
+from tests.hierarchies import declared, document_of
 from tests.servers.http_files import Fault, FileServer, delay, status
 from zarr_manifest.conversion import ArrayNode, write_hierarchy
 
@@ -94,13 +95,15 @@ def test_manifests_are_written_inline_if_they_are_small(
 ) -> None:
     node = nodes("https://example.org", 1, chunks)[0]
     zm.create_array(tmp_path, "a", node.manifest, shape=chunks, chunks=1, dtype="u1")
-    assert (tmp_path / "a/manifest.json").exists() is not is_inline
+
+    def is_written_inline() -> bool:
+        return isinstance(declared(tmp_path, "a")[0]["configuration"]["manifest"], dict)
+
+    assert is_written_inline() is is_inline
     zm.write_manifest(tmp_path, "a", node.manifest, inline=not is_inline)
-    documents = list((tmp_path / "a").glob("manifest*"))
-    assert bool(documents) is is_inline
+    assert is_written_inline() is not is_inline
     zm.write_manifest(tmp_path, "a", node.manifest)
-    documents = list((tmp_path / "a").glob("manifest*"))
-    assert bool(documents) is not is_inline
+    assert is_written_inline() is is_inline
 
 
 @pytest.mark.parametrize(
@@ -173,16 +176,17 @@ def test_many_chunks_are_not_loaded_in_vain(tmp_path: Path, server: FileServer) 
 
 @pytest.mark.parametrize("fault", [status(404), status(503), delay(2)], ids=["404", "503", "slow"])
 def test_a_manifest_that_nobody_wanted_concerns_nobody(
-    documents: zm.ManifestStore, server: FileServer, fault: Fault
+    documents: zm.ManifestStore, server: FileServer, fault: Fault, tmp_path: Path
 ) -> None:
-    server.script("h/v10/manifest.json", fault, sticky=True)
+    unwanted = f"h/v10/{document_of(tmp_path, 'v10').name}"
+    server.script(unwanted, fault, sticky=True)
     dataset = xr.open_zarr(documents, chunks=None)
     begun = time.monotonic()
     for name in ("v0", "v1", "v11"):  # v10 follows v1
         assert dataset[name][1].values == value(int(name[1:]))
     assert time.monotonic() - begun < 1.5
     assert "v10" in manifests(server)
-    server.script("h/v10/manifest.json", status(403), sticky=True)
+    server.script(unwanted, status(403), sticky=True)
     with pytest.raises(zm.errors.SourceAccessDeniedError):
         _ = dataset["v10"][1].values
 

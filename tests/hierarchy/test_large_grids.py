@@ -33,7 +33,8 @@ def write(root: Path, chunks: int, *, named: bool) -> None:
         lengths=1,
         indices=numbers[:, np.newaxis],
     )
-    write_manifest(root / "h", "a", manifest, partition_shape=(SIDE,))
+    names = None if named else "./manifest/{partition}.json"
+    write_manifest(root / "h", "a", manifest, partition_shape=(SIDE,), manifest_url=names)
     if not named:  # as declared by others: which partitions have a document is not said
         document = root / "h/a/zarr.json"
         text = document.read_text()

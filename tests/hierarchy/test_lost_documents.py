@@ -32,8 +32,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is current
 CREATION: dict[str, Any] = {"shape": COUNT, "chunks": 1, "dtype": "u1", "fill_value": 9}
 
 
-def write(root: Path, entries: dict[tuple[int, ...], Any], **options: Any) -> Path:
-    zm.create_array(root, "a", entries, partition_shape=[1], **CREATION, **options)
+PLAIN = "./manifest/{partition}.json"
+BY_DIGEST = "./manifest/{partition}-{digest}.json"
+
+
+def write(root: Path, entries: dict[tuple[int, ...], Any], names: str = PLAIN) -> Path:
+    zm.create_array(root, "a", entries, partition_shape=[1], manifest_url=names, **CREATION)
     return root / "a" / "manifest"
 
 
@@ -96,19 +100,29 @@ LOST = pytest.mark.parametrize(
 
 
 def lose(documents: Path, lost: list[str] | str) -> None:
-    names = [path.stem for path in documents.iterdir()] if isinstance(lost, str) else lost
-    for name in names:
-        (documents / f"{name}.json").unlink()
+    for document in list(documents.iterdir()):
+        if isinstance(lost, str) or document.stem.partition("-")[0] in lost:
+            document.unlink()
 
 
 @LOST
-@pytest.mark.parametrize("entries", [ALL, SPARSE], ids=["all", "sparse"])
+@pytest.mark.parametrize(
+    ("entries", "names", "partitions"),
+    [(ALL, PLAIN, "all"), (SPARSE, PLAIN, ["0", "3"]), (SPARSE, BY_DIGEST, ["0", "3"])],
+    ids=["all", "sparse", "digests"],
+)
 def test_a_lost_document_is_an_error(
-    tmp_path: Path, stored: Callable[[Path], Any], entries: Any, lost: Any
+    tmp_path: Path,
+    stored: Callable[[Path], Any],
+    entries: Any,
+    names: str,
+    partitions: Any,
+    lost: Any,
 ) -> None:
-    documents = write(tmp_path, entries)
+    documents = write(tmp_path, entries, names)
     zarr.consolidate_metadata(zm.ManifestStore(tmp_path))
-    assert declared(tmp_path)["partitions"] == ("all" if entries is ALL else ["0", "3"])
+    stated = declared(tmp_path)["partitions"]
+    assert (list(stated) if isinstance(stated, dict) else stated) == partitions
     lose(documents, lost)
     location = stored(tmp_path)
     listing = () if isinstance(location, str) else (keys,)  # a web server cannot be listed
@@ -116,7 +130,7 @@ def test_a_lost_document_is_an_error(
         with pytest.raises(zm.errors.ManifestNotFoundError) as raised:
             ask(location)
         assert raised.value.array == "a"
-        assert re.search(r"a/manifest/\d\.json$", str(raised.value.location))
+        assert re.search(r"a/manifest/\d(-[0-9a-f]{16})?\.json$", str(raised.value.location))
     problems = zm.validate(location)
     number = len(entries) if lost == "every" else len(lost)
     assert [(p.code, p.phase) for p in problems] == [("manifest_not_found", "manifest")] * number
@@ -282,9 +296,9 @@ def test_what_is_written_reads_back_and_no_document_can_be_lost(
     for index in entries:
         expected[index] = 7
     np.testing.assert_array_equal(read(), expected)
-    names = declared(root)["partitions"]
-    documents = sorted((root / "a" / "manifest").iterdir())
-    assert names == "all" or sorted(names) == [document.stem for document in documents]
+    documents = sorted((root / "a" / "manifest").glob("*"))
+    names = [f"{name}-{c[7:23]}" for name, c in declared(root)["partitions"].items()]
+    assert sorted(names) == [document.stem for document in documents]
     for document in documents:
         body = document.read_bytes()
         document.unlink()

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from tests.hierarchies import write_hierarchy
+from tests.hierarchies import document_of, write_hierarchy
 from tests.servers.http_files import FileServer
 from zarr_manifest.inspection.describing import contents
 
@@ -56,7 +56,7 @@ def test_unreadable_nodes_are_listed(tmp_path: Path) -> None:
     for path in ("a", "b", "c", "d"):
         zm.create_array(tmp_path, path, entries, shape=2, chunks=2, dtype="i2", inline=False)
     (tmp_path / "a/zarr.json").write_text("{")
-    (tmp_path / "b/manifest.json").unlink()
+    document_of(tmp_path, "b").unlink()
     document = json.loads((tmp_path / "c/zarr.json").read_text())
     document |= {"chunk_grid": None, "data_type": {"name": "made-up"}}
     (tmp_path / "c/zarr.json").write_text(json.dumps(document))

@@ -81,7 +81,7 @@ def test_manifests_are_written_inline(repository: Any, source: str) -> None:
     with pytest.raises(SourceError, match=KEPT) as caught:
         zm.create_array(session, "new", entries, inline=False, **options)
     assert "inline=True" in str(caught.value)
-    assert caught.value.location == "new/manifest.json"
+    assert str(caught.value.location).startswith("new/manifest-")
     zm.create_array(session, "new", entries, inline=True, **options)
     store = zm.ManifestStore(session, allow=[source])
     np.testing.assert_array_equal(zarr.open_array(store, path="new", mode="r")[:], FIELD)
