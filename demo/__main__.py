@@ -128,7 +128,7 @@ def print_next_steps(here: str) -> None:
     print(report.heading("Your own files"))
     print(f"  $ {program} create YOUR/*.nc yours.zarr --concat-dim time   # or s3://bucket/…")
     print(report.heading("More"))
-    print(f"  $ cat {here}/{HIERARCHY}/{VARIABLE}/manifest.json")
+    print(f"  $ cat {here}/{HIERARCHY}/{VARIABLE}/manifest-*.json")
     print("  $ make map    # the same files as maps in your web browser")
 
 

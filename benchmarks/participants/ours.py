@@ -23,11 +23,18 @@ def write(references: References, directory: Path) -> None:
     write_manifest(directory / NAME, "data", manifest_of(references))
 
 
-def write_partitioned(references: References, directory: Path, size: int) -> None:
+def write_partitioned(
+    references: References, directory: Path, size: int, names: str | None = None
+) -> None:
     """Write documents of `size` chunks along the first dimension."""
     references.create_array(directory / PARTITIONED)
-    shape = (size, *references.grid[1:])
-    write_manifest(directory / PARTITIONED, "data", manifest_of(references), partition_shape=shape)
+    write_manifest(
+        directory / PARTITIONED,
+        "data",
+        manifest_of(references),
+        partition_shape=(size, *references.grid[1:]),
+        manifest_url=names,
+    )
 
 
 def manifest_of(references: References, start: int = 0) -> Manifest:

@@ -123,7 +123,9 @@ def write(directory: Path, count: int, grid: int | None = None) -> References:
     references = replace(plain, native=str(native))
     references.create_array(native)
     references.save(directory)
-    _write_partitions(references, directory)
+    # More than are named one by one have no checksums.
+    names = None if grid is None else "./manifest/{partition}.json"
+    _write_partitions(references, directory, names)
     if grid is not None:
         _declare_all(directory)
         return references
@@ -142,8 +144,8 @@ def _declare_all(directory: Path) -> None:
     path.write_text(json.dumps(metadata))
 
 
-def _write_partitions(references: References, directory: Path) -> None:
-    ours.write_partitioned(references, directory, PARTITION)
+def _write_partitions(references: References, directory: Path, names: str | None) -> None:
+    ours.write_partitioned(references, directory, PARTITION, names)
     if not PARTICIPANTS[cases.ICECHUNK].lacks:
         icechunk_repository.write_split(references, directory, PARTITION)
     if not PARTICIPANTS[cases.FSSPEC_PARQUET].lacks:
@@ -191,9 +193,10 @@ def open_first_chunk(name: str, openers: dict[str, Callable[[Path], Any]], task:
 
 
 def _read_document(directory: Path, *, partitioned: bool) -> Measured:
-    document = directory / f"{ours.NAME}/data/manifest.json"
     if partitioned:
-        document = next((directory / ours.PARTITIONED / "data").glob("manifest*/0.json"))
+        (document,) = (directory / ours.PARTITIONED / "data/manifest").glob("0[-.]*")
+    else:
+        (document,) = (directory / ours.NAME / "data").glob("manifest-*.json")
     return {**measure(document.read_bytes), "document": document.stat().st_size}
 
 

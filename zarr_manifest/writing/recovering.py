@@ -60,6 +60,6 @@ def recover(
     own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     sync(open_for_reading(own))
     change = Change(guarded_store(own, sole_writer=sole_writer))
-    if not change.nodes():
+    if not change.nodes() and change.store.is_empty():
         raise no_hierarchy(own)
     return sorted(change.finished)

@@ -237,11 +237,11 @@ def test_a_node_that_cannot_be_written_is_reported_and_the_rest_is_written(name:
 )
 def test_names_that_are_none(tmp_path: Path, path: str) -> None:
     root = tmp_path / "inside" / "h"
-    report = write_hierarchy(
-        root, [vector(path, [1]), GroupNode(path, {}), vector("b", [2])], inline_below=0
-    )
+    nodes = [vector(path, [1]), GroupNode(path, {}), vector("b", [2])]
     code = "invalid_path" if len(path) >= 200 else "not_convertible"
-    assert [node.code for node in report.refused] == [code] * 2
+    for overwrite in (False, True):
+        report = write_hierarchy(root, nodes, inline_below=0, overwrite=overwrite)
+        assert [node.code for node in report.refused] == [code] * 2
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == {
         root / "zarr.json", root / "b" / "zarr.json", document_of(root, "b")
     }  # fmt: skip

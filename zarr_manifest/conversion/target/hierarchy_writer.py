@@ -423,8 +423,13 @@ class _EarlierHierarchy:
             There is one.
         LocationNotAllowedError
             It lies behind a symbolic link.
+        InvalidPathError
+            No file can have this name.
         """
-        if self._may_replace or self._change.read(path).body is None:
+        if self._may_replace:
+            self._change.store.require_own(join(path, "zarr.json"))
+            return
+        if self._change.read(path).body is None:
             return
         raise WriteConflictError(
             "there is already a node, of another hierarchy or of an interrupted writer",
