@@ -23,7 +23,7 @@ STATED = st.dictionaries(INDICES, st.binary(min_size=4, max_size=4))
 
 def written(entries: Any) -> bytes:
     store = MemoryStore()
-    zm.create_array(store, "", entries, **CREATION, inline=False)
+    zm.create_array(store, "", entries, **CREATION, manifest_url="manifest.json")
     return store._store_dict["manifest.json"].to_bytes()
 
 

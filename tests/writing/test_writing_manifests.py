@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import itertools
 import json
 import math
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
-from tests.hierarchies import files_below, split_into_source
+from tests.hierarchies import files_below, split_into_source, without_partitions
 from tests.manifest.test_manifest import manifests as manifest_cases
 from tests.properties import examples
 from zarr_manifest.format.chunk_keys import format_canonical
@@ -158,9 +159,8 @@ def test_written_manifests_read_back(
             for index, kind in zip(GRID, kinds, strict=True)
             if kind != "missing"
         }
-        blocks.add((0, 0))  # is always written
-        written = {p.name for p in (root / "a" / "manifest").glob("*")}
-        assert written == {f"{format_canonical(block)}.json" for block in blocks}
+        written = [p.name.partition("-")[0] for p in (root / "a" / "manifest").glob("*")]
+        assert sorted(written) == sorted(map(format_canonical, blocks))
 
 
 @pytest.mark.slow
@@ -182,9 +182,9 @@ def test_partitions_of_the_whole_grid_are_the_whole_manifest(
         )
     zm.write_manifest(root, "whole", entries, inline=False)
     zm.write_manifest(root, "parts", entries, partition_shape=larger)
-    whole = (root / "whole" / "manifest.json").read_bytes()
-    name = format_canonical((0,) * len(counts))
-    assert files_below(root / "parts" / "manifest") == {f"{name}.json": whole}
+    (whole,) = (root / "whole").glob("manifest-*.json")
+    name = whole.name.replace("manifest", format_canonical((0,) * len(counts)))
+    assert files_below(root / "parts" / "manifest") == {name: whole.read_bytes()}
     store = zm.ManifestStore(root)
     values = zarr.open_array(store, path="parts")[...]
     np.testing.assert_array_equal(values, zarr.open_array(store, path="whole")[...])
@@ -290,85 +290,113 @@ def test_codecs_are_declared_in_full(tmp_path: Path) -> None:
 # Names of documents ---------------------------------------------------------------------
 
 
+FORMS: dict[str, dict[str, Any]] = {
+    "whole": {"inline": False},
+    "encoded": {"codecs": ["gzip"]},
+    "partitioned": {"partition_shape": [1, 1]},
+    "otherwise partitioned": {"partition_shape": [2, 2]},
+    "inline": {"inline": True},
+    "plain": {"manifest_url": "./manifest.json"},
+    "plain partitions": {"manifest_url": "./{partition}", "partition_shape": [1, 2]},
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [None, [1, 1], [2, 2]])
-def test_other_entries_get_other_names_and_what_is_not_declared_is_removed(
-    tmp_path: Path, shape: list[int] | None
-) -> None:
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_what_is_replaced_stays_for_those_who_have_it_open(before: str, after: str) -> None:
+    store = MemoryStore()
+    new_array(store)
+    zm.write_manifest(store, "a", all_entries(), **FORMS[before])
+    opened = zm.ManifestStore(store)
+    groups = [zarr.open_array(opened, path="a", mode="r") for _ in range(2)]
+    assert groups[0][0, 0] == DATA[0, 0]
+    old = {key: body.to_bytes() for key, body in store._store_dict.items()}
+    others = {key: {"data": bytes(len(entry["data"]))} for key, entry in all_entries().items()}
+    for entries in ({"2.2": {}}, {}, others):
+        zm.write_manifest(store, "a", entries, **FORMS[after])
+        assert zm.validate(store) == []
+        for array in groups:
+            np.testing.assert_array_equal(array[:], DATA)
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(store), path="a")[:], 0)
+    documents = old.keys() - {"a/zarr.json"}
+    assert {key: store._store_dict[key].to_bytes() for key in documents} == {
+        key: old[key] for key in documents
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_again_is_no_change(form: str) -> None:
+    store = MemoryStore()
+    new_array(store)
+    zm.write_manifest(store, "a", all_entries(), **FORMS[form])
+    first = {key: body.to_bytes() for key, body in store._store_dict.items()}
+    zm.write_manifest(store, "a", {}, **FORMS[form])
+    zm.write_manifest(store, "a", all_entries(), **FORMS[form])
+    if form.startswith("plain"):  # that name is in use for it
+        assert store._store_dict["a/zarr.json"].to_bytes() == first["a/zarr.json"]
+    again = {key: body.to_bytes() for key, body in store._store_dict.items()}
+    assert again.items() >= first.items()
+    zm.write_manifest(store, "a", all_entries(), **FORMS[form])
+    assert {key: body.to_bytes() for key, body in store._store_dict.items()} == again
+
+
+def test_documents_are_named_by_their_digests(tmp_path: Path) -> None:
     new_array(tmp_path)
-    names = []
-    for entries in (all_entries(), {"2.2": {}}, {}, all_entries()):
-        zm.write_manifest(tmp_path, "a", entries, partition_shape=shape, inline=False)
-        manifest = declared(tmp_path)[0]["configuration"]["manifest"]
-        names.append(manifest)
-        present = {path for path in files_below(tmp_path / "a") if path != "zarr.json"}
-        assert present
-        stem = manifest.removeprefix("./").partition("{")[0]
-        assert all(path.startswith(stem) for path in present)
+    for _ in range(2):
+        zm.write_manifest(tmp_path, "a", all_entries(), inline=False, codecs=["zstd"])
+    (document,) = (tmp_path / "a").glob("manifest-*")
+    digest = hashlib.sha256(document.read_bytes()).hexdigest()
+    assert document.name == f"manifest-{digest[:16]}.json"
+    configuration = declared(tmp_path)[0]["configuration"]
+    assert configuration["manifest"] == "./manifest-{digest}.json"
+    assert configuration["checksum"] == f"sha256:{digest}"
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("manifest.json", "manifest-{digest}.json"),
+        ("./m", "./m-{digest}"),
+        ("../m.json.gz", "../m-{digest}.json.gz"),
+        ("{partition}", "{partition}-{digest}"),
+        ("m-{partition}/x.json", "m-{partition}/x-{digest}.json"),
+    ],
+)
+def test_a_plain_name_is_only_used_where_it_is_free(tmp_path: Path, name: str, taken: str) -> None:
+    """Without a checksum, so that people can edit the document."""
+    new_array(tmp_path)
+    options: dict[str, Any] = {"partition_shape": [9, 9]} if "{partition}" in name else {}
+    zm.write_manifest(tmp_path, "a", all_entries(), manifest_url=name, **options)
+    configuration = declared(tmp_path)[0]["configuration"]
+    assert configuration["manifest"] == name
+    assert "checksum" not in configuration
+    assert configuration.get("partitions", "all") == "all"
+    place = tmp_path / "a" / name.replace("{partition}", "0.0")
+    first = place.read_bytes()
+    for body in (first, b"mine"):
+        place.write_bytes(body)
+        zm.write_manifest(tmp_path, "a", {"2.2": {}}, manifest_url=name, **options)
+        assert declared(tmp_path)[0]["configuration"]["manifest"] == taken
+        assert place.read_bytes() == body
         assert zm.validate(tmp_path) == []
-    assert names[0] == "./manifest.json" if shape is None else "./manifest/{partition}.json"
-    assert len(set(names)) == 4
-    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
-
-
-def test_files_that_are_not_documents_stay(tmp_path: Path) -> None:
-    new_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", all_entries(), partition_shape=[1, 1])
-    (tmp_path / "a" / "manifest" / "notes.json").write_text("kept")
-    (tmp_path / "a" / "manifest" / "0.0.json.old").write_text("kept")
-    zm.write_manifest(tmp_path, "a", {}, partition_shape=[1, 1])
-    kept = sorted(path.name for path in (tmp_path / "a" / "manifest").glob("*"))
-    assert kept == ["0.0.json.old", "notes.json"]
-
-
-def test_documents_that_others_may_share_stay(tmp_path: Path) -> None:
-    new_array(tmp_path)
-    zm.write_manifest(tmp_path, "a", {}, manifest_url="../shared.json")
-    zm.write_manifest(tmp_path, "a", {}, inline=True)
-    assert (tmp_path / "shared.json").exists()
-
-
-def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
-    new_array(tmp_path)
-    (tmp_path / "a" / "manifest.json").write_text("mine")
-    zm.write_manifest(tmp_path, "a", all_entries(), inline=False)
-    assert (tmp_path / "a" / "manifest.json").read_text() == "mine"
-    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
-
-
-def test_a_partition_that_is_there_is_not_taken_over(tmp_path: Path) -> None:
-    new_array(tmp_path)
-    directory = tmp_path / "a" / "manifest"
-    directory.mkdir()
-    (directory / "2.2.json").write_text('{"2.2": {}}')
-    entries = {key: entry for key, entry in all_entries().items() if key != "2.2"}
-    zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
-    assert not list(directory.glob("*"))  # an interrupted writer had left it behind
-    store = zm.ManifestStore(tmp_path)
-    assert sorted(store.locations()) == []
-    names = [key for key in files_below(tmp_path / "a") if key.startswith("manifest-")]
-    assert len(names) == 8
+    np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], 9)
 
 
 def test_a_name_that_the_present_declaration_would_read_is_not_taken(tmp_path: Path) -> None:
+    """It does not say which partitions there are: a new document would be one of them."""
     new_array(tmp_path)
     entries = all_entries()
     del entries["2.2"]
-    zm.write_manifest(tmp_path, "a", entries, partition_shape=[1, 1])
+    plain = "manifest/{partition}.json"
+    zm.write_manifest(tmp_path, "a", entries, manifest_url=plain, partition_shape=[1, 1])
+    metadata = tmp_path / "a" / "zarr.json"
+    metadata.write_bytes(without_partitions(metadata.read_bytes()))
+    array = zarr.open_array(zm.ManifestStore(tmp_path), path="a", mode="r")
     zm.write_manifest(tmp_path, "a", all_entries(), manifest_url="manifest/2.2.json")
-    name = declared(tmp_path)[0]["configuration"]["manifest"]
-    assert name.startswith("manifest/2-")
-
-
-@pytest.mark.parametrize("template", ["{partition}", "m-{partition}/x", "../m/{partition}.json"])
-def test_templates(tmp_path: Path, template: str) -> None:
-    new_array(tmp_path)
-    before = files_below(tmp_path)
-    zm.write_manifest(tmp_path, "a", all_entries(), manifest_url=template, partition_shape=[1, 2])
+    assert declared(tmp_path)[0]["configuration"]["manifest"] == "manifest/2-{digest}.2.json"
+    assert (array[4:, 6:] == 9).all()
     np.testing.assert_array_equal(zarr.open_array(zm.ManifestStore(tmp_path), path="a")[:], DATA)
-    zm.write_manifest(tmp_path, "a", {}, manifest_url=template, partition_shape=[1, 2])
-    if not template.startswith(".."):
-        assert len(files_below(tmp_path)) == len(before) + 1
 
 
 # What is refused ------------------------------------------------------------------------
@@ -452,18 +480,18 @@ def test_metadata_that_is_not_valid(tmp_path: Path) -> None:
 def test_what_readers_would_find_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As many inline bytes as readers really take would need 1.5 GB, and many seconds.
     limits = zm.Limits(inline_bytes=2**10)
-    monkeypatch.setattr("zarr_manifest.writing.new_documents.Limits", lambda: limits)
+    monkeypatch.setattr("zarr_manifest.writing.array_writer.Limits", lambda: limits)
     new_array(tmp_path)
     entries = {"0.0": {"data": bytes(2**10)}, "0.1": {"data": b"x"}}
     with pytest.raises(zm.errors.LimitExceededError, match="partition_shape"):
         zm.write_manifest(tmp_path, "a", entries, inline=False)
-    assert not (tmp_path / "a" / "manifest.json").exists()
+    assert set(files_below(tmp_path / "a")) == {"zarr.json"}
 
 
 def test_numbers_of_numpy(tmp_path: Path) -> None:
     new_array(tmp_path)
     entries = {tuple(np.array([1, 2])): {"path": "f", "offset": np.int64(3), "length": np.uint8(4)}}
-    zm.write_manifest(tmp_path, "a", entries, inline=False)
+    zm.write_manifest(tmp_path, "a", entries, manifest_url="manifest.json")
     stored = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert stored == {"1.2": {"path": "f", "offset": 3, "length": 4}}
     with pytest.raises(TypeError, match="of type set"):

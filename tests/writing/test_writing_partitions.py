@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +24,7 @@ from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 from zarr_manifest.format import partition_names
 from zarr_manifest.hierarchy import changing
+from zarr_manifest.writing import array_writer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 
@@ -51,27 +54,52 @@ def documents(root: Path) -> dict[str, bytes]:
     return {k.rpartition("/")[2]: v for k, v in files_below(root / "a").items() if "manifest" in k}
 
 
+def document(root: Path, partition: str) -> Path:
+    """Return the only document that a partition has had."""
+    (found,) = (root / "a" / "manifest").glob(f"{partition}-*.json")
+    return found
+
+
 # What is stated -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("indices", "counts", "shape", "expected"),
     [
-        ([(0, 0), (0, 1), (1, 0), (1, 1)], (2, 2), (1, 1), "all"),
-        ([(1, 1)], (2, 2), (2, 2), "all"),
-        ([(1, 1)], (2, 2), (1, 1), ["0.0", "1.1"]),  # the first is always written
-        ([(0, 1), (1, 0), (1, 1)], (2, 2), (1, 1), "all"),
-        ([], (2, 2), (1, 1), ["0.0"]),
-        ([(10,), (2,)], (11,), (1,), ["0", "2", "10"]),
-        ([()], (), (), "all"),
-        ([], (0, 3), (1, 1), "all"),  # there are no partitions
+        ([(0, 0), (0, 1), (1, 0), (1, 1)], (2, 2), (1, 1), ["0.0", "0.1", "1.0", "1.1"]),
+        ([(1, 1)], (2, 2), (2, 2), ["0.0"]),
+        ([(1, 1)], (2, 2), (1, 1), ["1.1"]),
+        ([], (2, 2), (1, 1), []),
+        ([(10,), (2,)], (11,), (1,), ["2", "10"]),
+        ([()], (), (), ["0"]),
+        ([], (0, 3), (1, 1), []),  # there are no partitions
     ],
 )
+@pytest.mark.parametrize("plain", [False, True])
 def test_what_is_stated(
-    tmp_path: Path, indices: list[Index], counts: Index, shape: Index, expected: Any
+    tmp_path: Path,
+    indices: list[Index],
+    counts: Index,
+    shape: Index,
+    expected: list[str],
+    plain: bool,
 ) -> None:
-    create(tmp_path, indices, counts, shape)
-    assert stated(tmp_path) == expected
+    """Names and checksums; only names of documents that people may edit, or that all are there."""
+    options = {"manifest_url": "./manifest/{partition}.json"} if plain else {}
+    create(tmp_path, indices, counts, shape, **options)
+    found = stated(tmp_path)
+    written = documents(tmp_path)
+    if plain:
+        number = math.prod(-(-n // p) for n, p in zip(counts, shape, strict=True))
+        assert found == ("all" if len(expected) == number else expected)
+        assert sorted(written) == sorted(f"{name}.json" for name in expected)
+    else:
+        assert list(found) == expected
+        digests = {name: hashlib.sha256(body).hexdigest() for name, body in written.items()}
+        assert digests == {
+            f"{name}-{checksum.removeprefix('sha256:')[:16]}.json": checksum.removeprefix("sha256:")
+            for name, checksum in found.items()
+        }
     assert zm.validate(tmp_path) == []
 
 
@@ -82,28 +110,19 @@ def test_other_manifests_say_nothing(tmp_path: Path) -> None:
         assert "partitions" not in declared(tmp_path, "a")[0]["configuration"]
 
 
-FEW, MOST = 4, 12
-
-
-@pytest.fixture
-def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_names, "_FEW_NAMES", FEW)
-    monkeypatch.setattr(partition_names, "MOST_NAMES", MOST)
-    monkeypatch.setattr(changing, "MOST_NAMES", MOST)
-
-
-def write_at_once(root: Path, indices: list[Index], count: int) -> None:
-    create(root, indices, (count,), (1,), codecs=["gzip"])
-
-
-def write_in_parts(root: Path, indices: list[Index], count: int) -> None:
+@pytest.mark.parametrize("codecs", [[], ["gzip"]])
+def test_partitions_in_any_order(tmp_path: Path, codecs: list[str]) -> None:
+    """As a converter hands them over, one after the other."""
+    indices = [(i,) for i in range(5)]
     parts = [
-        zm.Manifest.from_columns((count,), paths="f", indices=np.array([index]))
-        for index in random.Random(count).sample(indices, len(indices))
+        zm.Manifest.from_columns((7,), paths="f", indices=np.array([index]))
+        for index in random.Random(7).sample(indices, len(indices))
     ]
-    node = ArrayNode("a", METADATA | {"shape": [count]}, StreamedManifest((1,), parts))
-    report = write_hierarchy(root, [node], codecs=["gzip"], inline_below=0)
+    node = ArrayNode("a", METADATA | {"shape": [7]}, StreamedManifest((1,), parts))
+    report = write_hierarchy(tmp_path, [node], codecs=codecs, inline_below=0)
     assert (report.references, report.refused) == (len(indices), [])
+    assert list(stated(tmp_path)) == [str(i) for i in range(5)]
+    assert len(documents(tmp_path)) == 5
 
 
 METADATA: dict[str, Any] = {
@@ -111,32 +130,6 @@ METADATA: dict[str, Any] = {
     "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
     "chunk_key_encoding": {"name": "default"}, "fill_value": FILL, "codecs": [{"name": "bytes"}],
 }  # fmt: skip
-
-
-@pytest.mark.usefixtures("small_numbers")
-@pytest.mark.parametrize("write", [write_at_once, write_in_parts])
-@pytest.mark.parametrize(
-    ("number", "count", "written", "in_short"),
-    [
-        (FEW, MOST, FEW, False),
-        (FEW + 1, FEW + 1, FEW + 1, True),
-        (FEW + 1, MOST, MOST, True),
-        (FEW + 1, MOST + 1, FEW + 1, False),
-    ],
-)
-def test_a_long_list_is_avoided_by_empty_documents(
-    tmp_path: Path, write: Any, number: int, count: int, written: int, in_short: bool
-) -> None:
-    indices: list[Index] = [(i,) for i in range(number)]
-    write(tmp_path, indices, count)
-    names = stated(tmp_path)
-    assert names == "all" if in_short else names == [str(i) for i in range(number)]
-    assert len(documents(tmp_path)) == written
-    assert zm.validate(tmp_path) == []
-    before = files_below(tmp_path)
-    if write is write_at_once:
-        zm.write_manifest(tmp_path, "a", entries(indices), codecs=["gzip"], partition_shape=[1])
-        assert files_below(tmp_path) == before
 
 
 def test_a_declaration_that_does_not_say_it_is_completed(tmp_path: Path) -> None:
@@ -153,7 +146,7 @@ def test_a_declaration_that_does_not_say_it_is_completed(tmp_path: Path) -> None
 
 def test_what_was_lost_is_written_again(tmp_path: Path) -> None:
     create(tmp_path, [(0,), (2,)], (3,), (1,))
-    (tmp_path / "a" / "manifest" / "2.json").unlink()
+    document(tmp_path, "2").unlink()
     zm.write_manifest(tmp_path, "a", entries([(0,), (2,)]), partition_shape=[1])
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, FILL, 3]
 
@@ -162,10 +155,10 @@ def test_zarr_s_own_writes_keep_it(tmp_path: Path) -> None:
     create(tmp_path, [(0,), (2,)], (3,), (1,))
     store = zm.ManifestStore(tmp_path)
     zarr.open_array(store, path="a", mode="r+").attrs["units"] = "K"
-    assert stated(tmp_path) == ["0", "2"]
+    assert list(stated(tmp_path)) == ["0", "2"]
     zarr.consolidate_metadata(store)
     group: Any = zarr.open_group(zm.ManifestStore(tmp_path), mode="r", use_consolidated=True)
-    (tmp_path / "a" / "manifest" / "2.json").unlink()
+    document(tmp_path, "2").unlink()
     with pytest.raises(zm.errors.ManifestNotFoundError):
         group["a"][:]
 
@@ -180,8 +173,9 @@ def resize(root: Any, shape: Index) -> None:
 
 def test_growing_within_the_last_partition_changes_nothing(tmp_path: Path) -> None:
     create(tmp_path, [(i,) for i in range(3)], (3,), (2,))
+    before = stated(tmp_path)
     resize(tmp_path, (4,))
-    assert stated(tmp_path) == "all"
+    assert stated(tmp_path) == before
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, 2, 3, FILL]
 
 
@@ -189,27 +183,27 @@ def test_growing_by_partitions(tmp_path: Path) -> None:
     create(tmp_path, [(i,) for i in range(4)], (4,), (2,))
     zarr.consolidate_metadata(zm.ManifestStore(tmp_path))
     resize(tmp_path, (7,))
-    assert stated(tmp_path) == ["0", "1"]
+    assert list(stated(tmp_path)) == ["0", "1"]
     for consolidated in (None, False):
         reader = zm.ManifestStore(tmp_path)
         group: Any = zarr.open_group(reader, mode="r", use_consolidated=consolidated)
         assert group["a"][:4].tolist() == [1, 2, 3, 4]
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, 2, 3, 4, FILL, FILL, FILL]
-    lost = tmp_path / "a" / "manifest" / "1.json"
+    lost = document(tmp_path, "1")
     body = lost.read_bytes()
     lost.unlink()
     with pytest.raises(zm.errors.ManifestNotFoundError):
         read(zm.ManifestStore(tmp_path), "a")
     lost.write_bytes(body)
     zm.write_manifest(tmp_path, "a", entries([(i,) for i in range(7)]), partition_shape=[2])
-    assert stated(tmp_path) == "all"
+    assert list(stated(tmp_path)) == ["0", "1", "2", "3"]
     assert zm.validate(tmp_path) == []
 
 
 def test_nothing_grows_to_something(tmp_path: Path) -> None:
     create(tmp_path, [], (0,), (1,))
     resize(tmp_path, (3,))
-    assert stated(tmp_path) == []
+    assert stated(tmp_path) == {}
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [FILL] * 3
 
 
@@ -246,26 +240,39 @@ def test_any_resizing_reads_as_a_whole_manifest_does(
         np.testing.assert_array_equal(found, read(zm.ManifestStore(whole), "a"))
     region = [-(-n // p) for n, p in zip(sizes[-1], shape, strict=True)]
     for index in np.ndindex(*region):
-        key = f"a/manifest/{'.'.join(map(str, index))}.json"
-        if key in contents:
+        name = ".".join(map(str, index))
+        for key in [key for key in contents if key.startswith(f"a/manifest/{name}-")]:
             body = contents.pop(key)
             with pytest.raises(zm.errors.ManifestNotFoundError):
                 read(zm.ManifestStore(store), "a")
             contents[key] = body
 
 
-@pytest.mark.usefixtures("small_numbers")
-def test_too_many_to_name(tmp_path: Path) -> None:
-    create(tmp_path, [(i,) for i in range(MOST + 1)], (MOST + 1,), (1,))
+def test_too_many_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where "all" is stated, without checksums."""
+    monkeypatch.setattr(partition_names, "MOST_NAMES", 12)
+    monkeypatch.setattr(changing, "MOST_NAMES", 12)
+    plain = {"manifest_url": "./manifest/{partition}.json"}
+    create(tmp_path, [(i,) for i in range(13)], (13,), (1,), **plain)
     assert stated(tmp_path) == "all"
     before = files_below(tmp_path)
-    for size in (MOST + 2, MOST):
+    for size in (14, 12):
         with pytest.raises(
             zm.errors.ReadOnlyError, match=r"larger partition_shape=\.\.\."
         ) as error:
             resize(tmp_path, (size,))
         assert error.value.array == "a"
     assert files_below(tmp_path) == before
-    zm.write_manifest(tmp_path, "a", entries([(i,) for i in range(MOST + 1)]), partition_shape=[2])
-    resize(tmp_path, (MOST + 3,))
-    assert stated(tmp_path) == [str(i) for i in range(7)]
+    zm.write_manifest(tmp_path, "a", entries([(i,) for i in range(13)]), partition_shape=[2])
+    resize(tmp_path, (15,))
+    assert list(stated(tmp_path)) == [str(i) for i in range(7)]
+
+
+def test_more_documents_than_readers_accept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(array_writer, "MOST_NAMES", 4)
+    with pytest.raises(zm.errors.LimitExceededError, match="more than 4 documents") as raised:
+        create(tmp_path, [(i,) for i in range(5)], (5,), (1,))
+    assert "partition_shape" in str(raised.value)
+    assert not (tmp_path / "a" / "zarr.json").exists()

@@ -152,7 +152,9 @@ class ArrayWriter:
         self._path = path
         self.metadata = metadata
         self._form = form
-        self._reference = form.reference
+        # A new document could be one that the present declaration has found missing.
+        hidden = _has_unnamed_partitions(metadata)
+        self._reference = with_digest(form.reference) if hidden else form.reference
         self._checksums = dict(kept or {})
         if form.inline and form.manifest is not None:
             raise InvalidConfigurationError(
@@ -358,6 +360,17 @@ class ArrayWriter:
 
 class _NameTakenError(Exception):
     """A document has a name that is in use."""
+
+
+def _has_unnamed_partitions(metadata: dict[str, Any]) -> bool:
+    """Whether readers find out by reading which partitions have a document."""
+    transformers = ArrayMetadata("", metadata).transformers
+    for each in cast("list[Any]", transformers) if isinstance(transformers, list) else []:
+        if is_declaration(each) and isinstance(each, dict):
+            configuration = cast("dict[str, Any]", each).get("configuration")
+            if isinstance(configuration, dict):
+                return "partition_shape" in configuration and "partitions" not in configuration
+    return False
 
 
 def _is_too_large(manifest: References) -> bool:
