@@ -23,7 +23,7 @@ from tests.hierarchy.test_links import STORES
 from zarr_manifest import conversion
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode
 from zarr_manifest.errors import InvalidPathError, LocationNotAllowedError, ManifestError
-from zarr_manifest.format import ancestors
+from zarr_manifest.format import ancestors, digest_of
 
 CREATION: dict[str, Any] = {"shape": 4, "chunks": 2, "dtype": "u1", "compressors": None}
 ENTRIES = {"0": {"data": b"12"}, "1": {"data": b"34"}}
@@ -48,9 +48,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LINKS = [
     *("a", "n", "g", "g/a", "g/n", "g/g", "g/g/a", "g/g/n"),
     *("n/c", "g/n/c", "a/manifest", "g/g/a/manifest"),
-    *("zarr.json", "a/zarr.json", "g/zarr.json", "g/g/a/zarr.json", "n/c/0", "a/manifest/0.json"),
+    *("zarr.json", "a/zarr.json", "g/zarr.json", "g/g/a/zarr.json", "n/c/0"),
     *("zarr.json.lock", "zarr.json.partial", "a/zarr.json.lock", "a/zarr.json.partial"),
-    *("zarr.json.unfinished", "zarr.json.unfinished.held.lock", "n/c/0.partial", "new", "g/new"),
+    *("n/c/0.partial", "new", "g/new"),
 ]
 
 
@@ -95,24 +95,24 @@ def store_of(root: Path, kind: str) -> zm.ManifestStore:
     return zm.ManifestStore(STORES[kind](root))
 
 
-def journal(nodes: dict[str, Any], **members: Any) -> str:
-    whole = {"writer": "x", "groups": [], "old_documents": [], "new_documents": []}
-    return json.dumps({**whole, "nodes": nodes, **members})
-
-
-def own_node(root: Path, path: str) -> str | None:
+def stranger(root: Path, path: str, *, new: bool) -> None:
+    """Let a stranger's metadata say that a change of a node, and of nodes below it, is pending."""
+    place = root / "zarr.json"
+    node = json.loads(place.read_text())
+    own = None
     with contextlib.suppress(OSError, ValueError):
-        return (root / path / "zarr.json").read_text()
-    return None
-
-
-def stranger(root: Path, path: str, **members: Any) -> None:
-    """Leave a stranger's journal, which replaces or removes a node and documents."""
-    place = root / "zarr.json.unfinished"
+        own = digest_of((root / path / "zarr.json").read_bytes())
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {"new": True}}
+    paths = {path: own, f"{path}/new": None}
+    node["consolidated_metadata"] = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": dict.fromkeys(paths, group) if new else {},
+        "pending": paths,
+    }
     if not place.is_symlink():
-        old = own_node(root, path)
-        text = journal({path: {"old": old, "new": members.pop("new", None)}}, **members)
-        place.write_text(text)
+        place.unlink()  # it may have another name outside
+        place.write_text(json.dumps(node))
 
 
 def nodes(path: str) -> list[Any]:
@@ -187,26 +187,17 @@ def written(path: str) -> dict[str, Callable[[Path, str], object]]:
         ).attrs.update(x=1),
         "consolidate": lambda root, kind: zarr.consolidate_metadata(store_of(root, kind)),
     }
-    for how in ("finish", "undo"):
-        for label, members in {
-            "removes": {},
-            "replaces": {"new": "{}"},
-            "documents": {
-                "reached": "new" if how == "finish" else "old",
-                "unused": [f"{prefix}manifest/0.json", f"{prefix}manifest-0123456789ab.json"],
-            },
-            "later": {
-                "new": "{}",
-                "old_documents": [f"{prefix}manifest.json"],
-                "new_documents": [f"{prefix}manifest/0.json"],
-            },
-        }.items():
+    for new in (False, True):
 
-            def recover(root: Path, _: str, how: Any = how, members: Any = members) -> object:
-                stranger(root, path, **members)
-                return conversion.recover(root, how)
+        def recover(root: Path, _: str, new: bool = new) -> object:
+            stranger(root, path, new=new)
+            return zm.recover(root)
 
-            calls[f"recover: {label}, {how}"] = recover
+        def write_another(root: Path, _: str, new: bool = new) -> object:
+            stranger(root, path, new=new)
+            return zm.create_array(root, "another", {}, **CREATION)
+
+        calls |= {f"recover, {new}": recover, f"write what is pending, {new}": write_another}
     return calls
 
 
@@ -268,7 +259,7 @@ REFUSED: dict[str, Callable[[Path], object]] = {
         zm.ManifestStore(root), name="g/new", data=np.arange(4), overwrite=True
     ),
     "overwrite": lambda root: conversion.write_hierarchy(root, [], overwrite=True, inline_below=0),
-    "recover": lambda root: (stranger(root, "g/a"), conversion.recover(root, "finish")),
+    "recover": lambda root: (stranger(root, "g/a", new=True), zm.recover(root)),
 }
 
 
@@ -322,7 +313,7 @@ def test_impossible_names(name: str, call: str, original: Path, tmp_path: Path) 
         "create_array": lambda: zm.create_array(root, name, ENTRIES, **CREATION, inline=False),
         "set": lambda: sync(zm.ManifestStore(root).set(name, BUFFER.from_bytes(b"1"))),
         "delete": lambda: sync(zm.ManifestStore(root).delete(name)),
-        "recover": lambda: (stranger(root, name, new="{}"), conversion.recover(root, "finish")),
+        "recover": lambda: (stranger(root, name, new=True), zm.recover(root)),
     }
     with pytest.raises(ManifestError) as raised:
         calls[call]()
@@ -336,7 +327,7 @@ def test_impossible_locations(location: str) -> None:
         lambda: zm.contents(location),
         lambda: zm.create_array(location, "a", {}, **CREATION, inline=False),
         lambda: conversion.write_hierarchy(location, [], inline_below=0),
-        lambda: conversion.recover(location, "finish"),
+        lambda: zm.recover(location),
     ]
     for call in calls:
         with pytest.raises(InvalidPathError, match="no directory can have this path"):
