@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -246,6 +247,53 @@ def test_an_object_that_is_written_again_meanwhile_stays(
         assert report.young == 1
         assert (root / key).exists()
     assert cleaned(root) == [key]
+
+
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        *(("directory", when) for when in ("listed", "list_nodes", "read", "remove")),
+        # In a bucket, a moment remains: between reading an object and removing it.
+        *(("obstore", when) for when in ("listed", "list_nodes", "read")),
+    ],
+)
+def test_a_writer_that_uses_a_document_again_meanwhile_is_safe(
+    kind: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = LocalStore(tmp_path)
+    if kind == "obstore":
+        store = ObjectStore(obstore.store.MemoryStore())
+    zarr.create_group(store)
+    other = {"0": {"data": b"xy"}, "1": {"data": b"yx"}}
+    zm.create_array(store, "a", ENTRIES, **CREATION, inline=False)
+    zm.write_manifest(store, "a", other, inline=False)
+    (key,) = cleaned(store, dry_run=True)
+    has_written = False
+
+    def write() -> None:
+        nonlocal has_written
+        if not has_written:
+            time.sleep(0.02)  # the system's clock has steps
+            zm.write_manifest(store, "a", ENTRIES, inline=False)
+        has_written = True
+
+    where: Any = cleaning if when == "list_nodes" else type(own_objects(store))
+    inner = getattr(where, when)
+
+    async def written_before(*arguments: Any, **options: Any) -> Any:
+        await asyncio.to_thread(write)
+        return await inner(*arguments, **options)
+
+    async def listed_after(*arguments: Any) -> Any:
+        await asyncio.to_thread(write)
+        async for found in inner(*arguments):
+            yield found
+
+    monkeypatch.setattr(where, when, listed_after if when == "listed" else written_before)
+    report = zm.clean(store, older_than=0)
+    assert has_written
+    assert key not in unused(report)
+    assert read(zm.ManifestStore(store), "a").tolist() == VALUES
 
 
 # Stores ------------------------------------------------------------------------------------
