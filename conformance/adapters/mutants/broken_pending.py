@@ -7,6 +7,9 @@ from typing import Any
 import zarr
 
 from conformance.adapters.mutants.registry import broken_in, replace
+from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.format import precedence
+from zarr_manifest.hierarchy import pending_changes
 
 
 @broken_in("pending/written-since", "pending/not-named")
@@ -17,3 +20,63 @@ def copies_do_not_count() -> None:
         return lambda *rest, **options: open_group(*rest, **{**options, "use_consolidated": False})
 
     replace(zarr, "open_group", make)
+
+
+@broken_in(
+    "pending/behind-own-metadata", "pending/created-own-metadata", "pending/removed-own-metadata"
+)
+def pending_ignored() -> None:
+    """Take all own metadata for what they are."""
+    replace(pending_changes, "parse_pending", lambda _: lambda root: {})
+
+
+@broken_in("pending/of-another-form-*-own-metadata")
+def pending_of_another_form_ignored() -> None:
+    """Take a ``pending`` that cannot be understood for none."""
+
+    def make(parse: Any) -> Any:
+        def changed(root: Any) -> Any:
+            try:
+                return parse(root)
+            except InvalidConfigurationError:
+                return {}
+
+        return changed
+
+    replace(pending_changes, "parse_pending", make)
+
+
+def _change_standing(of_own: Any) -> None:
+    def make(standing: Any) -> Any:
+        def changed(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Any:
+            return of_own(standing, own, replaced, has_copy)
+
+        return changed
+
+    replace(precedence, "standing", make)
+
+
+@broken_in("pending/written-since-own-metadata", "pending/written-since-its-removal-own-metadata")
+def whatever_pending_names_is_behind() -> None:
+    """Take own metadata for behind because ``pending`` names their node."""
+    _change_standing(lambda _standing, _own, _replaced, copied: "copy" if copied else "absent")
+
+
+@broken_in("pending/created-own-metadata")
+def absent_metadata_are_not_behind() -> None:
+    """Take a node without metadata of its own for none, though ``pending`` says null."""
+    _change_standing(
+        lambda standing, own, replaced, copied: (
+            "own" if own is None else standing(own, replaced, has_copy=copied)
+        )
+    )
+
+
+@broken_in("pending/removed-own-metadata")
+def removed_nodes_are_there() -> None:
+    """Take the own metadata of a node that is being removed."""
+    _change_standing(
+        lambda standing, own, replaced, copied: (
+            standing(own, replaced, has_copy=True) if copied else "own"
+        )
+    )

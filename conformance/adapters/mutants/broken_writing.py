@@ -100,7 +100,17 @@ def integers_as_floats() -> None:
     _change_documents(change)
 
 
-@broken_in("writing/no-block")
-def documents_without_entries_removed() -> None:
-    """Lose the documents that have no entries."""
-    _change_documents(lambda path: path.unlink() if path.read_bytes().strip() == b"{}" else None)
+@broken_in("writing/some-blocks", "writing/every-block")
+def documents_of_blocks_lost() -> None:
+    """Lose the document of the first block."""
+    _change_documents(lambda path: path.unlink() if path.name.startswith("0.0") else None)
+
+
+@broken_in("writing")
+def documents_changed_after_they_were_declared() -> None:
+    """Write documents of other bytes than those that the declaration says."""
+
+    def change(document: Path) -> None:
+        document.write_bytes(document.read_bytes() + b"\n")
+
+    _change_documents(change)
