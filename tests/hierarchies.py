@@ -48,12 +48,12 @@ SOURCES = ("raw/external.bin", "raw/inline.bin", "raw/shards.bin")
 
 
 def declare_manifest(
-    array: Path, manifest: dict[str, Any] | str, *, base: str | None = None
+    array: Path, manifest: dict[str, Any] | str, *, base: str | None = None, **members: Any
 ) -> None:
     """Add the declaration to an array's ``zarr.json``, beside which a dict is written inline."""
     document = array / "zarr.json"
     metadata = json.loads(document.read_text())
-    configuration: dict[str, Any] = {"manifest": manifest}
+    configuration: dict[str, Any] = {"manifest": manifest, **members}
     if base is not None:
         configuration["base"] = base
     metadata["storage_transformers"] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -12,17 +13,21 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from zarr_manifest.format import (
     Configuration,
+    Limits,
+    VerifiedBody,
     collect,
     document_checksum,
     document_reference,
     interpret_declaration,
     parse_declaration,
+    strict,
 )
 from zarr_manifest.format.declaration import TRANSFORMER_NAME
 from zarr_manifest.format.documents_by_digest import (
     are_document_checksums,
     interpret_document_checksum,
 )
+from zarr_manifest.manifest import Grid, interpret_manifest
 
 VALID = f"sha256:{'0123456789abcdef' * 4}"
 
@@ -123,3 +128,71 @@ def test_a_name_contains_the_first_digits_of_the_digest(body: bytes) -> None:
     assert document_reference("a/{digest}.json", None, checksum) == f"a/{checksum[7:23]}.json"
     filled = document_reference("{digest}/{partition}", (3, 0), checksum)
     assert filled == f"{checksum[7:23]}/3.0"
+
+
+# Documents that are verified while they are read ---------------------------------------
+
+
+class Lazy:
+    """A document that counts the bytes that are read of it."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.count = 0
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    def __getitem__(self, places: slice) -> bytes:
+        found = self.body[places]
+        self.count += len(found)
+        return found
+
+    def __bytes__(self) -> bytes:
+        return self[:]
+
+    def read_into(self, start: int, view: memoryview) -> None:
+        view[:] = self[start : start + len(view)]
+
+
+PLACES = st.integers(0, 3000)
+READS = st.lists(st.tuples(st.sampled_from(["slice", "into", "bytes"]), PLACES, PLACES), max_size=6)
+
+
+@given(st.binary(max_size=10), st.integers(0, 300), READS)
+def test_the_checksum_is_that_of_all_bytes_however_they_were_read(
+    piece: bytes, times: int, reads: list[tuple[str, int, int]]
+) -> None:
+    body = piece * times
+    verified = VerifiedBody(Lazy(body), document_checksum(body))
+    other = VerifiedBody(Lazy(body), document_checksum(body + b"x"))
+    for kind, start, stop in reads:
+        if kind == "bytes":
+            assert bytes(verified) == body
+            with pytest.raises(zm.errors.ChecksumMismatchError):
+                bytes(other)
+        elif kind == "slice":
+            assert verified[start:stop] == other[start:stop] == body[start:stop]
+        else:
+            view = memoryview(bytearray(len(body[start:stop])))
+            for document in (verified, other):
+                document.read_into(start, view)
+            assert view == body[start:stop]
+    for _ in range(2):
+        verified.verify()
+        with pytest.raises(zm.errors.ChecksumMismatchError):
+            other.verify()
+
+
+@pytest.mark.parametrize("part_bytes", [2**16, 2**18, None])
+def test_a_document_is_read_once(part_bytes: int | None) -> None:
+    entries = {str(i): {"path": "s3://b/f.nc", "offset": i, "length": 1} for i in range(20_000)}
+    body = json.dumps(entries).encode()
+    grid = Grid(1, (20_000,))
+    plain, lazy = Lazy(body), Lazy(body)
+    strict(interpret_manifest(plain, grid, Limits(), part_bytes=part_bytes))
+    verified = VerifiedBody(lazy, document_checksum(body))
+    strict(interpret_manifest(verified, grid, Limits(), part_bytes=part_bytes))
+    assert lazy.count - plain.count < 100  # what is between two parts
+    verified.verify()
+    assert lazy.count - plain.count < 100  # nothing was left to be read

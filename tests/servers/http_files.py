@@ -32,6 +32,7 @@ __all__ = [
     "FileServer",
     "Recorded",
     "Reply",
+    "cached",
     "change",
     "delay",
     "drop_header",
@@ -179,6 +180,24 @@ def change(data: bytes, *, heads: bool = False) -> Fault:
     def answer(exchange: Exchange) -> Reply:
         exchange.files.put(exchange.path, data)
         return exchange.normal()
+
+    return Fault(answer, heads)
+
+
+def cached(data: bytes | None, *, is_obedient: bool = True, heads: bool = False) -> Fault:
+    """Answer as a cache that has an earlier object, or knows of none (`None`), and serves it.
+
+    An obedient one asks its server again if the request wants it to (RFC 9111, 5.2.1.4).
+    """
+
+    def answer(exchange: Exchange) -> Reply:
+        if is_obedient and exchange.headers.get("cache-control") == "no-cache":
+            return exchange.normal()
+        earlier = None
+        if data is not None:
+            etag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+            earlier = StoredObject(data, etag, datetime.fromtimestamp(0, UTC), {"Age": "86400"})
+        return correct_answer(earlier, exchange.headers)
 
     return Fault(answer, heads)
 

@@ -53,9 +53,10 @@ from zarr_manifest.format.documents_by_digest import (
     DIGEST_PATTERN,
     DIGEST_PLACEHOLDER,
     PLACEHOLDER,
-    HashedBody,
+    VerifiedBody,
     document_checksum,
     document_reference,
+    verify_document,
 )
 from zarr_manifest.format.findings import Findings, collect, mapped, strict
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
@@ -136,7 +137,6 @@ __all__ = [
     "DocumentCodec",
     "Entry",
     "Findings",
-    "HashedBody",
     "Limits",
     "Lines",
     "Members",
@@ -144,6 +144,7 @@ __all__ = [
     "Pending",
     "PendingChange",
     "Standing",
+    "VerifiedBody",
     "ancestors",
     "arrays_in",
     "canonical_indices",
@@ -206,6 +207,7 @@ __all__ = [
     "undeclared_kind",
     "unfinished_error",
     "verify_checksum",
+    "verify_document",
     "with_members",
     "with_pending",
     "without_copies",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from zarr_manifest.errors import (
+    ChecksumMismatchError,
     InvalidConfigurationError,
     InvalidEntryError,
     UnsupportedChecksumError,
@@ -53,18 +54,43 @@ def document_checksum(body: bytes | memoryview) -> str:
     return compute_checksum(_ALGORITHM, body)
 
 
-class HashedBody:
-    """A document that is hashed while others read it, mostly from its beginning to its end.
+def verify_document(body: bytes | memoryview, checksum: str | None) -> None:
+    """Verify a document as stored against the checksum that is declared, if there is one.
+
+    Raises
+    ------
+    ChecksumMismatchError
+        It has another one.
+    """
+    if checksum is not None:
+        _require(document_checksum(body), checksum)
+
+
+def _require(found: str, declared: str) -> None:
+    if found != declared:
+        raise ChecksumMismatchError(
+            f"the array declares a manifest document with the checksum {declared}, but the bytes "
+            f"have {found}",
+            remedy="If the document was changed on purpose, run: zarr-manifest accept LOCATION "
+            "ARRAY. If not, it is a copy from before or after a change, or damaged: open the "
+            "hierarchy again, and purge what caches it.",
+        )
+
+
+class VerifiedBody:
+    """A document that is hashed while it is read, mostly from its beginning to its end.
 
     Parameters
     ----------
     body : LazyBytes
         The document as stored.
-
+    checksum : str
+        The checksum that is declared.
     """
 
-    def __init__(self, body: LazyBytes) -> None:
+    def __init__(self, body: LazyBytes, checksum: str) -> None:
         self._body = body
+        self._checksum = checksum
         self._start_again()
 
     def _start_again(self) -> None:
@@ -81,9 +107,18 @@ class HashedBody:
         return found
 
     def __bytes__(self) -> bytes:
+        """Return the whole document once it is verified.
+
+        Raises
+        ------
+        ChecksumMismatchError
+            It has other bytes than are declared.
+        """
         # What counts is what is read now, if some of it was read before.
         self._start_again()
-        return self[:]
+        found = self[:]
+        self.verify()
+        return found
 
     def read_into(self, start: int, view: memoryview) -> None:
         """Fill a view of memory with what begins at a place."""
@@ -100,11 +135,17 @@ class HashedBody:
             self._hash.update(found[-gap:])
             self._hashed = start + len(found)
 
-    def checksum(self) -> str:
-        """Return the checksum of the whole document, and read what was not read in order."""
+    def verify(self) -> None:
+        """Verify the whole document, of which is read what was not read in order.
+
+        Raises
+        ------
+        ChecksumMismatchError
+            It has other bytes than are declared.
+        """
         while self._hashed < len(self):
             _ = self[self._hashed : self._hashed + _WINDOW]
-        return f"{_ALGORITHM}:{self._hash.hexdigest()}"
+        _require(f"{_ALGORITHM}:{self._hash.hexdigest()}", self._checksum)
 
 
 def document_reference(

@@ -17,7 +17,7 @@ from zarr_manifest.errors import (
     ManifestError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import Body, HashedBody, Limits, document_checksum, limit_exceeded
+from zarr_manifest.format import Body, Limits, VerifiedBody, limit_exceeded, verify_document
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.partition_documents import Partition, lost_document
 from zarr_manifest.locations import Location
@@ -50,15 +50,24 @@ async def fetch_document(
         One of ``manifest_not_found``, ``location_not_allowed``, or an error of
         reading a source.
     """
-    expected = array.checksum_of(partition)
-    body = await _fetch(array, partition, limits, sources, sources.fetch, past_caches=False)
-    if body is None or expected is None or document_checksum(body) == expected:
-        return None if body is None else StoredDocument(body)
+    body = await _fetch(array, partition, limits, sources, sources.fetch)
+    found = _stored(array, partition, body)
+    if found is None or found.mismatch is None:
+        return found
     body = await _fetch(array, partition, limits, sources, sources.fetch, past_caches=True)
+    return _stored(array, partition, body)
+
+
+def _stored(
+    array: DeclaredArray, partition: Partition, body: bytes | memoryview | None
+) -> StoredDocument | None:
     if body is None:
         return None
-    found = document_checksum(body)
-    return StoredDocument(body, None if found == expected else _mismatch(expected, found))
+    try:
+        verify_document(body, array.checksum_of(partition))
+    except ChecksumMismatchError as error:
+        return StoredDocument(body, error)
+    return StoredDocument(body)
 
 
 async def open_document(
@@ -103,7 +112,7 @@ async def _fetch[T](
     sources: Sources,
     fetch: Callable[[Location, SourceRange], Awaitable[T]],
     *,
-    past_caches: bool,
+    past_caches: bool = False,
 ) -> bytes | T | None:
     location = array.document(partition)
     if isinstance(location, bytes):
@@ -122,10 +131,19 @@ async def _fetch[T](
         raise lost_document(partition, error.location) from error
 
 
-def with_checksum[T](body: Body, expected: str | None, interpret: Callable[[Body], T]) -> T:
-    """Return what a function makes of a document that has a checksum, if one is given.
+def if_verified[T](body: Body, checksum: str | None, interpret: Callable[[Body], T]) -> T:
+    """Return what a function makes of a document, if it has the checksum that is declared.
 
     Bytes that are read as they are used are hashed meanwhile, not read before.
+
+    Parameters
+    ----------
+    body : bytes, memoryview or LazyBytes
+        The document as stored.
+    checksum : str or None
+        Its checksum; None if none is declared.
+    interpret : callable
+        Takes the document.
 
     Raises
     ------
@@ -134,31 +152,16 @@ def with_checksum[T](body: Body, expected: str | None, interpret: Callable[[Body
     ManifestError
         Of `interpret`.
     """
-    if expected is None:
-        return interpret(body)
     if isinstance(body, bytes | memoryview):
-        _require(expected, document_checksum(body))
+        verify_document(body, checksum)
         return interpret(body)
-    hashed = HashedBody(body)
+    if checksum is None:
+        return interpret(body)
+    verified = VerifiedBody(body, checksum)
     try:
-        found = interpret(hashed)
+        found = interpret(verified)
     except ManifestError:
-        _require(expected, hashed.checksum())
+        verified.verify()
         raise
-    _require(expected, hashed.checksum())
+    verified.verify()
     return found
-
-
-def _require(expected: str, found: str) -> None:
-    if found != expected:
-        raise _mismatch(expected, found)
-
-
-def _mismatch(expected: str, found: str) -> ChecksumMismatchError:
-    return ChecksumMismatchError(
-        f"the array declares a manifest document with the checksum {expected}, but the bytes have "
-        f"{found}",
-        remedy="If the document was changed on purpose, run: zarr-manifest accept LOCATION ARRAY. "
-        "If not, it is a copy from before or after a change, or damaged: open the hierarchy "
-        "again, and purge what caches it.",
-    )
