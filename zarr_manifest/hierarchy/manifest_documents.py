@@ -37,7 +37,7 @@ from zarr_manifest.hierarchy.partition_documents import (
     partitions_to_read,
 )
 from zarr_manifest.hierarchy.shared_calls import DocumentCache
-from zarr_manifest.hierarchy.stored_documents import if_verified, open_document
+from zarr_manifest.hierarchy.stored_documents import open_document, with_checksum
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
 from zarr_manifest.manifest import References, interpret_manifest
 from zarr_manifest.sources import (
@@ -296,7 +296,7 @@ class ManifestDocuments:
         def interpret(document: Body) -> LoadedManifest | None:
             return strict(interpret_document_of(self.array, partition, document, self._limits))
 
-        loaded = if_verified(body, self.array.checksum_of(partition), interpret)
+        loaded = with_checksum(body, self.array.checksum_of(partition), interpret)
         assert loaded is not None  # otherwise there was a problem
         if self._ignore_conditions:
             loaded.manifest = loaded.manifest.without_conditions()

@@ -131,7 +131,7 @@ async def _fetch[T](
         raise lost_document(partition, error.location) from error
 
 
-def if_verified[T](body: Body, checksum: str | None, interpret: Callable[[Body], T]) -> T:
+def with_checksum[T](body: Body, checksum: str | None, interpret: Callable[[Body], T]) -> T:
     """Return what a function makes of a document, if it has the checksum that is declared.
 
     Bytes that are read as they are used are hashed meanwhile, not read before.

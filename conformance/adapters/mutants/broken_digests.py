@@ -50,9 +50,9 @@ def names_compared() -> None:
     """Compare what stands in the name of a document, and not all of its digest."""
 
     def make(require: Any) -> Any:
-        return lambda expected, found: require(expected[:23], found[:23])
+        return lambda found, declared: require(found[:23], declared[:23])
 
-    replace(stored_documents, "_require", make)
+    replace(documents_by_digest, "_require", make)
 
 
 @broken_in(f"{_PLACE}/encoded", f"{_PLACE}/encoded-blocks", f"{_PLACE}/checksum-of-what-is-decoded")
