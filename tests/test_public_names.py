@@ -35,6 +35,7 @@ WIDER = {
     "conditions": "what objects must still match; readers say whether that is checked",
     "paths": "a column of numbers has its own kind of column of paths",
     "partition_shape": "write_hierarchy takes one for each array as well",
+    "sources": "append takes a single one as well",
     "references": "JSON may be given itself, Parquet is a directory",
     "target": "where the result goes: a file, a directory or a hierarchy",
 }

@@ -191,10 +191,10 @@ def _appended(
             location=", ".join(report.new_locations),
             remedy=Advice("Without ", Setting("same_locations", True), ", it is appended."),
         )
-    for array in found.arrays:
-        report.references += growing.set(array, sequence[0].arrays[array.path])
-        report.arrays += 1
-        report.notes += [(array.path, note) for note in array.notes]
+    kept = sequence[0].arrays
+    report.references = sum(growing.set_all((array, kept[array.path]) for array in found.arrays))
+    report.arrays = len(found.arrays)
+    report.notes += [(array.path, note) for array in found.arrays for note in array.notes]
     growing.commit()
     return report
 
@@ -387,8 +387,7 @@ def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:
     if not removed:
         return report
     cut_to = cut_input(given, dim, removed, None)
-    for path in along:
-        growing.set(JoinedArray(path, whole=cut_to.arrays[path]))
-        report.arrays += 1
+    growing.set_all((JoinedArray(path, whole=cut_to.arrays[path]), None) for path in along)
+    report.arrays = len(along)
     growing.commit()
     return report

@@ -8,7 +8,8 @@ from __future__ import annotations
 import posixpath
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ _MOST_ATTEMPTS = 40
 
 # In seconds, about as long as an append takes.
 _PAUSE = 0.1
+
+_CONCURRENT_ARRAYS = 16
 
 # As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
@@ -113,26 +116,29 @@ class Growing:
         hierarchy = InspectedHierarchy.open(location, allow=allow)
         return cls(change, hierarchy, hierarchy_input(location, allow))
 
-    def set(self, array: JoinedArray, kept: ArrayNode | None = None) -> int:
-        """Write the documents of an array, and let the change declare them.
+    def set_all(self, arrays: Iterable[tuple[JoinedArray, ArrayNode | None]]) -> list[int]:
+        """Write the documents of arrays, and let the change declare them.
 
         Parameters
         ----------
-        array : JoinedArray
-            The array as it will be.
-        kept : ArrayNode, optional
-            The first part of its present chunks, if they stay where they are.
+        arrays : iterable of (JoinedArray, ArrayNode or None)
+            Each array as it will be, and the first part of its present chunks, if they stay where
+            they are.
 
         Returns
         -------
-        int
-            Number of references that were written.
+        list of int
+            For each, the number of references that were written.
         """
-        path = array.path
+        # Waiting for stores takes longer than all else.
+        with ThreadPoolExecutor(_CONCURRENT_ARRAYS) as threads:
+            return list(threads.map(lambda each: self._set_named(*each), arrays))
+
+    def _set_named(self, array: JoinedArray, kept: ArrayNode | None) -> int:
         try:
             return self._set(array, kept)
         except ManifestError as error:
-            raise error.in_context(array=path) from error.__cause__
+            raise error.in_context(array=array.path) from error.__cause__
 
     def commit(self) -> None:
         """Change all arrays at once.

@@ -6,9 +6,10 @@ object. No sources are read.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,20 @@ from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, StreamedM
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
-from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, interpret_chunk_grid, strict
+from zarr_manifest.format import (
+    ArrayMetadata,
+    ChunkGrid,
+    Limits,
+    collect,
+    interpret_chunk_grid,
+    strict,
+)
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
     ChunkKeyEncoding,
     DeclaredArray,
     InspectedHierarchy,
+    LoadedManifest,
     ManifestDocuments,
     list_nodes,
     open_for_reading,
@@ -41,6 +50,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _METADATA = "zarr.json"
+
+# Number of arrays whose manifests are loaded at the same time.
+_BATCH_SIZE = 32
 
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
@@ -155,18 +167,32 @@ class _HierarchyNodes:
 
     def nodes(self, found: Sequence[StoredNode]) -> Iterator[Node]:
         self._paths = {node.path for node in found}
-        for node in found:
-            try:
-                if node.problem is None and node.is_v2:
-                    yield from self._v2(node.path)
-                    continue
-                node.require_v3()
-                if node.kind == "group":
-                    yield GroupNode(node.path, dict(node.metadata.get("attributes", {})))
-                else:
-                    yield self._array(node)
-            except ManifestError as error:
-                yield refused(node.path, error)
+        for some in itertools.batched(found, _BATCH_SIZE):
+            self._documents = sync(self._loaded(some))
+            for node in some:
+                try:
+                    if node.problem is None and node.is_v2:
+                        yield from self._v2(node.path)
+                        continue
+                    node.require_v3()
+                    if node.kind == "group":
+                        yield GroupNode(node.path, dict(node.metadata.get("attributes", {})))
+                    else:
+                        yield self._array(node)
+                except ManifestError as error:
+                    yield refused(node.path, error)
+
+    async def _loaded(self, nodes: Iterable[StoredNode]) -> dict[str, ManifestDocuments]:
+        """Return the manifests of some arrays, those that are one document loaded together."""
+        found: dict[str, ManifestDocuments] = {}
+        for node in nodes:
+            array, problems = collect(self._hierarchy.declaration(node))
+            if array is not None and not problems:
+                found[node.path] = self._hierarchy.documents(array)
+        whole = [each for each in found.values() if each.array.partitions is None]
+        async for _ in in_order(map(_load, whole), _BATCH_SIZE):
+            pass
+        return found
 
     # Manifest arrays -----------------------------------------------------------------
 
@@ -178,11 +204,10 @@ class _HierarchyNodes:
             if grid is None:
                 raise NotConvertibleError("its chunk grid is of an unknown kind")
             return ArrayNode(node.path, metadata, self._native(node, grid))
-        documents = self._hierarchy.documents(array)
+        parts = StoredParts(array, self._documents[node.path], self._roots)
         if array.partitions is None:
-            (manifest,) = StoredParts(array, documents, self._roots)
+            (manifest,) = parts
             return ArrayNode(node.path, metadata, manifest)
-        parts = StoredParts(array, documents, self._roots)
         streamed = StreamedManifest(array.partitions.shape, parts, is_in_order=True)
         return ArrayNode(node.path, metadata, streamed)
 
@@ -253,6 +278,15 @@ class _HierarchyNodes:
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
 
 
+def _load(documents: ManifestDocuments) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def load() -> None:
+        # An error is the same when the document is asked for.
+        with contextlib.suppress(ManifestError):
+            await documents.load()
+
+    return load
+
+
 class StoredParts:
     """The documents of a manifest, with URLs as paths; read anew each time they are iterated.
 
@@ -302,11 +336,13 @@ class StoredParts:
         return region.start < chunks.stop and chunks.start < region.stop
 
     async def _loaded(self, batch: Iterable[Any]) -> list[Manifest]:
+        if self._array.partitions is None:
+            return [self._manifest(loaded) async for loaded in self._documents.every()]
         calls = (functools.partial(self._documents.partition, each) for each in batch)
-        return [
-            Manifest(loaded.manifest.with_paths([self._url(each) for each in loaded.locations]))
-            async for loaded in in_order(calls, CONCURRENCY)
-        ]
+        return [self._manifest(loaded) async for loaded in in_order(calls, CONCURRENCY)]
+
+    def _manifest(self, loaded: LoadedManifest) -> Manifest:
+        return Manifest(loaded.manifest.with_paths([self._url(each) for each in loaded.locations]))
 
     def _url(self, location: Location) -> str:
         if isinstance(location, StoreLocation):
