@@ -122,7 +122,7 @@ def own_objects(store: Store) -> OwnObjects:
         return _Files(store, root)
     # The exact type only: a subclass may transform its values.
     is_plain = type(cast("Any", store)) is ObjectStore
-    return _StoredObjects(store) if is_plain else _Values(store)
+    return _StoredObjects(store) if is_plain else _StoreValues(store)
 
 
 class _Files(OwnObjects):
@@ -230,7 +230,7 @@ class _StoredObjects(OwnObjects):
         raise failure  # outside of ``except``: no error has the store's text as its context
 
 
-class _Values(OwnObjects):
+class _StoreValues(OwnObjects):
     """Values of any other store, which does not say when they were written."""
 
     has_times = False
