@@ -7,6 +7,7 @@ A bucket is private unless it was created public: an unsigned request is answere
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs
@@ -31,6 +32,11 @@ class Recorded(NamedTuple):
 class S3Server:
     """An S3 server, as a context manager.
 
+    Parameters
+    ----------
+    latency : float
+        How long every answer is delayed, in seconds.
+
     Examples
     --------
     >>> with S3Server() as s3:
@@ -38,7 +44,8 @@ class S3Server:
     ...     version = s3.put("data", "a.nc", b"0123")
     """
 
-    def __init__(self) -> None:
+    def __init__(self, latency: float = 0.0) -> None:
+        self._latency = latency
         self._lock = threading.Lock()
         self._one_at_a_time = threading.Lock()
         self._requests: list[Recorded] = []
@@ -159,6 +166,7 @@ class S3Server:
         def recording(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             with self._lock:
                 self._requests.append(recorded := _record(environ))
+            time.sleep(self._latency)
             bucket = recorded.path.split("/")[1]
             # moto itself looks at the ACL of objects that are read, and at nothing else.
             reads_public = bucket in self._public and recorded.method in ("GET", "HEAD")

@@ -364,8 +364,8 @@ class _NameTakenError(Exception):
 
 def _has_unnamed_partitions(metadata: dict[str, Any]) -> bool:
     """Whether readers find out by reading which partitions have a document."""
-    transformers = ArrayMetadata("", metadata).transformers
-    for each in cast("list[Any]", transformers) if isinstance(transformers, list) else []:
+    transformers: object = ArrayMetadata("", metadata).transformers
+    for each in cast("list[object]", transformers) if isinstance(transformers, list) else []:
         if is_declaration(each) and isinstance(each, dict):
             configuration = cast("dict[str, Any]", each).get("configuration")
             if isinstance(configuration, dict):

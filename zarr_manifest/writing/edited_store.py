@@ -381,7 +381,9 @@ class EditedStore(ManifestStore):
     def with_read_only(self, read_only: bool = False) -> Any:
         """Return the same hierarchy, with the same changes, read-only or writable."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, _is_read_only=read_only)
+        for name, value in vars(self).items():
+            setattr(twin, name, value)
+        twin._is_read_only = read_only
         return twin
 
     @property
