@@ -209,6 +209,21 @@ def _not_behind() -> Iterator[Case]:
         case.node("a", other).root({"a": new}, pending)
         yield _either(case, "other")
     case = _case(
+        "gone",
+        "The array's own zarr.json is gone, and pending names one that was there. To a reader of "
+        "copies, the copy counts; or the reader refuses what is contradictory.",
+    )
+    yield _either(case.node("a", None).root({"a": new}, {"a": checksum(old)}), "new")
+    case = _case(
+        "gone-own-metadata",
+        "The array's own zarr.json is gone, and is not behind: to a reader of own metadata, there "
+        "is no such array, or it refuses what is contradictory.",
+        consolidated=False,
+    )
+    case.node("a", None).root({"a": new}, {"a": checksum(old)})
+    expected = [failure("zarr_error", None), failure("invalid_configuration", "declaration")]
+    yield case.ask("read", {"array": "a", "selection": None}, {"any_of": expected})
+    case = _case(
         "written-since-its-removal-own-metadata",
         "The change removed the array, and somebody has written one of its name since. That is "
         "not the one that pending names: it counts.",
