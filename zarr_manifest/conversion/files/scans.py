@@ -203,7 +203,7 @@ def part_of(url: str, count: int) -> int:
     Examples
     --------
     >>> [part_of(f"s3://bucket/{day}.nc", 3) for day in range(6)]
-    [1, 2, 2, 2, 1, 1]
+    [2, 2, 1, 3, 1, 3]
     """
     return int.from_bytes(hashlib.sha256(url.encode()).digest()[:8]) % count + 1
 

@@ -101,7 +101,7 @@ def scan_name(url: str, state: Identity, options: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> scan_name("file:///f.nc", {"size": 8, "modified_ns": 1}, {"format": None})[:8]
-    'ce/ce4b6'
+    'be/bea72'
     """
     about = msgspec.json.encode([VERSION, url, dict(state), dict(options)], order="deterministic")
     digest = hashlib.sha256(about).hexdigest()

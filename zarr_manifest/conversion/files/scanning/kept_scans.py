@@ -33,13 +33,15 @@ class KeptScans:
     --------
     >>> import tempfile
     >>> scans = KeptScans(tempfile.mkdtemp(), FileSources())
-    >>> scans.write("ab/c", b"…")
+    >>> scans.write("ab/c", b"scan")
     >>> scans.read("ab/c"), scans.read("ab/d")
-    (b'…', None)
+    (b'scan', None)
     """
 
     def __init__(self, place: str | Path, sources: FileSources) -> None:
-        self.url = file_url(place)
+        # That of a whole bucket is none of an object.
+        inside = place / "x" if isinstance(place, Path) else f"{place.rstrip('/')}/x"
+        self.url = file_url(inside).removesuffix("/x")
         self._sources = sources
         if self.url.lower().startswith(("http:", "https:")):
             raise SourceError(

@@ -21,7 +21,7 @@ _PLAIN_KINDS = frozenset("biufcSUmM")
 _TEXT_KINDS = frozenset("OT")
 
 # JSON's integers, as decoders read them.
-_INTEGERS = range(-(2**63), 2**64)
+_LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 def can_hold(values: Any) -> bool:
@@ -54,7 +54,7 @@ def to_json(value: Any) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int):
-        return int(value) if value in _INTEGERS else {"integer": str(int(value))}
+        return int(value) if _LEAST <= value <= _MOST else {"integer": str(int(value))}
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, bytes):
