@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.effort import Effort
-from benchmarks.experiments import appending, compact_form, many_datasets, merging_gaps
+from benchmarks.experiments import appending, compact_form, many_datasets, merging_gaps, scans
 from benchmarks.layout import Table
 
 EXPERIMENTS: dict[str, Callable[[Effort], Iterator[Table]]] = {
@@ -13,4 +13,5 @@ EXPERIMENTS: dict[str, Callable[[Effort], Iterator[Table]]] = {
     "forms": compact_form.run,
     "datasets": many_datasets.run,
     "gaps": merging_gaps.run,
+    "scan": scans.run,
 }

@@ -105,5 +105,5 @@ def test_what_cannot_be_held_is_refused() -> None:
     ],
 )
 def test_other_json_is_refused(stated: Any) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"\w"):
         from_json(stated)
