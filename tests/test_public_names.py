@@ -38,6 +38,7 @@ WIDER = {
     "sources": "append takes a single one as well",
     "references": "JSON may be given itself, Parquet is a directory",
     "target": "where the result goes: a file, a directory or a hierarchy",
+    "url": "where a file is, of which references name the URL; that of Zarr v2 may be another",
 }
 
 

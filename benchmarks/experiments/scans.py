@@ -53,7 +53,7 @@ class Process(NamedTuple):
 
 
 def run(effort: Effort) -> Iterator[Table]:
-    count = effort.pick(100_000, 1000)
+    count = effort.pick(100_000, 300)
     with TemporaryDirectory() as name:
         directory = Path(name)
         size = _write_files(directory / "files", count)

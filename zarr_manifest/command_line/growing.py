@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
+from zarr_manifest.command_line.creating import scans_option
 from zarr_manifest.command_line.options import (
     access_options,
     allowed,
@@ -41,6 +42,7 @@ from zarr_manifest.showing import counted
     is_flag=True,
     help="Refuse references that readers would have to allow besides those before.",
 )
+@scans_option
 @sole_writer_option
 @access_options
 def append(
@@ -49,6 +51,7 @@ def append(
     dim: str,
     replace: bool,
     same_locations: bool,
+    scans: str | None,
     sole_writer: bool,
     **access: Any,
 ) -> Outcome:
@@ -66,6 +69,7 @@ def append(
             dim=dim,
             replace=replace,
             same_locations=same_locations,
+            scans=scans,
             allow=allowed(access),
             sole_writer=sole_writer,
         )

@@ -71,6 +71,7 @@ def append(
     dim: str,
     replace: bool = False,
     same_locations: bool = False,
+    scans: str | Path | None = None,
     allow: Allow = None,
     sole_writer: bool = False,
 ) -> AppendReport:
@@ -96,6 +97,9 @@ def append(
         Whether what is there with the same coordinates, but other references, is replaced.
     same_locations : bool
         Refuse references that readers would have to allow besides those before.
+    scans : str or Path, optional
+        A directory, or a prefix of a bucket, in which what is found in each file is kept, as for
+        :func:`read_files`.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The hierarchy and the
         sources need no authorisation; what they refer to does, where coordinates are read from it.
@@ -133,7 +137,7 @@ def append(
     (8,)
     """
     access = access_by_prefix(allow)
-    inputs = open_inputs(_several(sources), access)
+    inputs = open_inputs(_several(sources), access, scans)
     if not inputs:
         raise ValueError("no sources")
 

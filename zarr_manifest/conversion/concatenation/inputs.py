@@ -134,7 +134,9 @@ def is_held(node: ArrayNode) -> bool:
     return not empty and inline == len(node.manifest) == int(np.prod(grid.counts))
 
 
-def open_inputs(sources: Iterable[Source], allow: Mapping[str, Access]) -> list[Input]:
+def open_inputs(
+    sources: Iterable[Source], allow: Mapping[str, Access], scans: str | Path | None = None
+) -> list[Input]:
     """Return what sources name, in their order; the files of a pattern are sorted.
 
     Parameters
@@ -144,6 +146,8 @@ def open_inputs(sources: Iterable[Source], allow: Mapping[str, Access]) -> list[
     allow : mapping of str to Access
         How URLs are accessed, by prefix. The sources need no authorisation, but what hierarchies
         and nodes refer to.
+    scans : str or Path, optional
+        Where what is found in files is kept.
 
     Raises
     ------
@@ -153,7 +157,7 @@ def open_inputs(sources: Iterable[Source], allow: Mapping[str, Access]) -> list[
     found: list[Input] = []
     for number, source in enumerate(sources, start=1):
         if isinstance(source, str | Path):
-            found += _named(source, allow)
+            found += _named(source, allow, scans)
         elif not isinstance(source, list | tuple):
             found.append(hierarchy_input(source, allow))
         else:
@@ -162,13 +166,15 @@ def open_inputs(sources: Iterable[Source], allow: Mapping[str, Access]) -> list[
     return found
 
 
-def _named(source: str | Path, allow: Mapping[str, Access]) -> Iterator[Input]:
+def _named(
+    source: str | Path, allow: Mapping[str, Access], scans: str | Path | None
+) -> Iterator[Input]:
     files = FileSources(allow)
     for url in files_named([source], files):
         if detect_format(url, files) in ZARR_FORMATS:
             yield hierarchy_input(url, allow)
         else:
-            nodes = _by_path(read_files(url, allow=allow))
+            nodes = _by_path(read_files(url, scans=scans, allow=allow))
             yield Input(redact(url), nodes, _with_access(allow, _location(url), None))
 
 

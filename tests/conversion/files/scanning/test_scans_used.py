@@ -28,6 +28,7 @@ from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import (
     ArrayNode,
     ScanReport,
+    append,
     read_files,
     scan,
     scan_files,
@@ -256,6 +257,20 @@ def test_a_document_of_which_the_data_have_changed_is_made_again(
     found = list(read_files(described, scans=tmp_path / "scans"))
     assert parsed == ["f.h5.dmrpp"] * 2
     assert found != expected
+
+
+def test_appended_files_are_scanned_once(
+    days: list[Path], tmp_path: Path, parsed: list[str]
+) -> None:
+    scans = tmp_path / "scans"
+    written(days[:2], tmp_path / "h.zarr", concat_dim="time", scans=scans)
+    parsed.clear()
+    for names in ("appended", "there"):
+        report = append(
+            tmp_path / "h.zarr", days[2:], dim="time", scans=scans, allow=[tmp_path / "days"]
+        )
+        assert getattr(report, names) == [day.as_uri() for day in days[2:]]
+    assert parsed == ["0002.nc", "0003.nc"]
 
 
 # ------------------------------------------------------------ documents that are no good
