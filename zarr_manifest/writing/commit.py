@@ -48,6 +48,9 @@ from zarr_manifest.writing.threads import Call, in_threads
 if TYPE_CHECKING:
     pass
 
+# Its annotations name types of packages that may not be installed.
+_untyped_zarr: Any = zarr
+
 # Others may commit at the same time, to other nodes.
 _MOST_ATTEMPTS = 20
 
@@ -413,7 +416,7 @@ def _require_opening(document: bytes) -> None:
     """
     memory = MemoryStore({"zarr.json": default_buffer_prototype().buffer.from_bytes(document)})
     try:
-        zarr.open_group(ManifestStore(memory, read_only=True), mode="r")
+        _untyped_zarr.open_group(ManifestStore(memory, read_only=True), mode="r")
     except Exception as error:  # whatever zarr's parsers raise is the reason
         raise InvalidConfigurationError(
             "several nodes are to change at once, which takes consolidated metadata, but with "
