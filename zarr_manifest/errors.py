@@ -329,13 +329,13 @@ class ShortReadError(ManifestError):
 
 
 class ChecksumMismatchError(ManifestError):
-    """The bytes of a chunk do not match the checksum in its entry."""
+    """The bytes of a chunk, or of a manifest document, do not match their checksum."""
 
     code = "checksum_mismatch"
 
 
 class UnsupportedChecksumError(ManifestError):
-    """An entry uses a checksum algorithm that is not in the registry."""
+    """An entry or a declaration has a checksum of an algorithm that it cannot have."""
 
     code = "unsupported_checksum"
 
