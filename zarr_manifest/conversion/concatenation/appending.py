@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,11 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.comparing import axis_of
 from zarr_manifest.conversion.concatenation.cutting import cut
-from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
+from zarr_manifest.conversion.concatenation.growing import (
+    CONCURRENT_ARRAYS,
+    Growing,
+    repeatedly,
+)
 from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
 from zarr_manifest.conversion.concatenation.joining import (
     Concatenation,
@@ -23,9 +28,9 @@ from zarr_manifest.conversion.concatenation.joining import (
 from zarr_manifest.conversion.concatenation.overlap import is_there, place_of
 from zarr_manifest.conversion.concatenation.placing import chunk_shape
 from zarr_manifest.conversion.files import StoredParts
-from zarr_manifest.conversion.nodes import Node, RefusedNode, StreamedManifest, parts_of
+from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
 from zarr_manifest.errors import Advice, LocationNotAllowedError, NotConvertibleError, Setting
-from zarr_manifest.locations import AllowList, Base, UrlLocation, suggest_prefixes
+from zarr_manifest.locations import AllowList, Base, UrlLocation, resolver, suggest_prefixes
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
@@ -276,24 +281,26 @@ def _place(root: UrlLocation) -> tuple[str, str, str]:
     return root.scheme, root.authority, root.path
 
 
-def _urls(given: Input, dim: str, *, only_last: bool = False) -> Iterator[UrlLocation]:
-    """Yield the objects of arrays along a dimension; or only of their last partitions."""
-    base = Base.parse("./")
-    for node in given.arrays.values():
-        axis = axis_of(node, dim)
-        if axis is None:
-            continue
-        manifest = node.manifest
-        parts: Iterable[Manifest] = parts_of(manifest)
-        is_stored = isinstance(manifest, StreamedManifest) and only_last
-        if is_stored and isinstance(parts, StoredParts):
-            count = -(-node.metadata["shape"][axis] // chunk_shape(node)[axis])
-            parts = parts.along(axis, range(count - 1, count))
-        for part in parts:
-            for path in part.paths:
-                location = base.resolve(path)
-                if isinstance(location, UrlLocation):
-                    yield location
+def _urls(given: Input, dim: str, *, only_last: bool = False) -> list[UrlLocation]:
+    """Return the objects of arrays along a dimension; or only of their last partitions."""
+    with ThreadPoolExecutor(CONCURRENT_ARRAYS) as threads:
+        nodes = given.arrays.values()
+        found = threads.map(partial(_paths_of, dim=dim, only_last=only_last), nodes)
+        # Arrays mostly refer to the same objects.
+        paths = {path for paths in found for path in paths}
+    locations = map(resolver(Base.parse("./")), paths)
+    return [location for location in locations if isinstance(location, UrlLocation)]
+
+
+def _paths_of(node: ArrayNode, dim: str, only_last: bool) -> set[str]:
+    axis = axis_of(node, dim)
+    if axis is None:
+        return set()
+    parts: Iterable[Manifest] = parts_of(node.manifest)
+    if only_last and isinstance(parts, StoredParts):
+        count = -(-node.metadata["shape"][axis] // chunk_shape(node)[axis])
+        parts = parts.along(axis, range(count - 1, count))
+    return {path for part in parts for path in part.paths}
 
 
 # Trim -------------------------------------------------------------------------------------

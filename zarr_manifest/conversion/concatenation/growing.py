@@ -50,7 +50,8 @@ _MOST_ATTEMPTS = 40
 # In seconds, about as long as an append takes.
 _PAUSE = 0.1
 
-_CONCURRENT_ARRAYS = 16
+# Number of arrays of which documents are read or written at the same time.
+CONCURRENT_ARRAYS = 16
 
 # As in canonical URLs: S3 reads "+" as a space.
 _SAFE = "!$&'()*,;=:@/"
@@ -131,8 +132,8 @@ class Growing:
             For each, the number of references that were written.
         """
         # Waiting for stores takes longer than all else.
-        with ThreadPoolExecutor(_CONCURRENT_ARRAYS) as threads:
-            return list(threads.map(lambda each: self._set_named(*each), arrays))
+        with ThreadPoolExecutor(CONCURRENT_ARRAYS) as threads:
+            return list(threads.map(self._set_named, *zip(*arrays, strict=True)))
 
     def _set_named(self, array: JoinedArray, kept: ArrayNode | None) -> int:
         try:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import format_canonical
-from zarr_manifest.locations import Base, UrlLocation
+from zarr_manifest.locations import Base, UrlLocation, resolver
 from zarr_manifest.manifest import References
 
 # As in canonical URLs: S3 reads "+" as a space.
@@ -51,6 +51,7 @@ class SourcePaths:
         self._base = Base.parse(
             "./" if base is None else base, root=self._roots[0] if self._roots else None
         )
+        self._resolve = resolver(self._base)
         self._directory = self._base.path.rpartition("/")[0]
         self._places = list(self._find_places())
         self._known: dict[str, tuple[str, bool]] = {}
@@ -106,7 +107,7 @@ class SourcePaths:
         return manifest if same else manifest.with_paths(paths), any_relative
 
     def _learn(self, path: str) -> tuple[str, bool]:
-        location = self._base.resolve(path)
+        location = self._resolve(path)
         relative = None
         if isinstance(location, UrlLocation) and not location.query:
             relative = next(filter(None, (each.relative(location) for each in self._places)), None)
