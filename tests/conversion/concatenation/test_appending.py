@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -167,6 +168,17 @@ def test_nothing_is_written_if_one_array_does_not_fit(tmp_path: Path) -> None:
     assert files_below(root) == before
 
 
+def test_what_is_found_in_files_is_kept(tmp_path: Path) -> None:
+    root = archive(tmp_path, 2)
+    new = daily(tmp_path, 2)
+    os.utime(new, (new.stat().st_atime, new.stat().st_mtime - 1000))  # young files may change
+    zm.append(root, new, dim="time", scans=tmp_path / "scans")
+    kept = files_below(tmp_path / "scans")
+    assert len(kept) == 1
+    assert zm.append(root, new, dim="time", scans=tmp_path / "scans").there == [new.as_uri()]
+    assert files_below(tmp_path / "scans") == kept
+
+
 # Partitions ---------------------------------------------------------------------------
 
 
@@ -298,5 +310,5 @@ def test_zarr_reads_what_was_consolidated(tmp_path: Path) -> None:
     root = archive(tmp_path, 2)
     zm.append(root, daily(tmp_path, 2), dim="time")
     store = zm.ManifestStore(root, allow=[tmp_path])
-    group = zarr.open_consolidated(store)
+    group: Any = zarr.open_consolidated(store)
     assert [group[name].shape for name in ("v", "time")] == [(3, 2), (3,)]
