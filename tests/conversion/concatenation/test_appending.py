@@ -168,6 +168,18 @@ def test_nothing_is_written_if_one_array_does_not_fit(tmp_path: Path) -> None:
     assert files_below(root) == before
 
 
+def test_what_has_no_coordinate_is_known_by_its_references(tmp_path: Path) -> None:
+    root, *places = [tmp_path / f"{n}.zarr" for n in range(4)]
+    for n, place in enumerate([root, *places]):
+        Part(np.array([n], "u1"), (1,), ()).write(place, "v", dimension_names=["time"])
+    assert len(zm.append(root, places[:2], dim="time").appended) == 2
+    assert len(zm.append(root, places[:2], dim="time").there) == 2
+    report = zm.append(root, places, dim="time")
+    assert (len(report.there), report.appended) == (2, [places[2].as_uri()])
+    store = zm.ManifestStore(root, allow=[tmp_path])
+    assert read(store, "v").tolist() == [0, 1, 2, 3]
+
+
 def test_what_is_found_in_files_is_kept(tmp_path: Path) -> None:
     root = archive(tmp_path, 2)
     new = daily(tmp_path, 2)

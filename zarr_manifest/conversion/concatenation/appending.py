@@ -25,7 +25,7 @@ from zarr_manifest.conversion.concatenation.joining import (
     JoinedArray,
     concatenation,
 )
-from zarr_manifest.conversion.concatenation.overlap import is_there, place_of
+from zarr_manifest.conversion.concatenation.overlap import is_there, places_of
 from zarr_manifest.conversion.concatenation.placing import chunk_shape
 from zarr_manifest.conversion.files import StoredParts
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
@@ -173,8 +173,7 @@ def _appended(
     report = AppendReport()
     existing = growing.existing
     new: list[tuple[range, Input]] = []
-    for each in inputs:
-        place = place_of(existing, each, dim)
+    for each, place in zip(inputs, places_of(existing, inputs, dim), strict=True):
         if place is None:
             new.append((range(0), each))
             report.appended.append(each.name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,40 +18,50 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import JoinedReferences, References, are_same, references_of
 
 
-def place_of(existing: Input, new: Input, dim: str) -> range | None:
-    """Return which values along a dimension are those of a new input; None if it is all new.
+def places_of(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
+    """Return for inputs which values along a dimension are theirs; None for one that is all new.
 
     Parameters
     ----------
     existing : Input
         The hierarchy.
-    new : Input
-        What is appended.
+    inputs : sequence of Input
+        What is appended, in order. Without a coordinate, those are there that come first and are
+        the last references of the hierarchy.
     dim : str
         The dimension.
 
     Returns
     -------
-    range or None
-        May end beyond the present values, if only the first of the new ones are there.
+    list of (range or None)
+        A range may end beyond the present values, if only the first of the new ones are there.
 
     Raises
     ------
     NotConvertibleError
         Coordinates of several groups say otherwise, or do not mean the same.
     """
-    found: dict[str, range | None] = {}
-    for path, node in new.arrays.items():
-        if is_coordinate(node) and axis_of(node, dim) == 0 and path in existing.arrays:
-            found[path] = _place(existing, new, path)
-    if not found:
-        return _last(existing, new, dim)
-    places = list(found.values())
+    found = [_by_coordinates(existing, each, dim) for each in inputs]
+    if any(places for places in found):
+        return [_only(each, places) for each, places in zip(inputs, found, strict=True)]
+    return _last(existing, inputs, dim)
+
+
+def _by_coordinates(existing: Input, new: Input, dim: str) -> list[range | None]:
+    """Return where each of the coordinates of a new input is."""
+    return [
+        _place(existing, new, path)
+        for path, node in new.arrays.items()
+        if is_coordinate(node) and axis_of(node, dim) == 0 and path in existing.arrays
+    ]
+
+
+def _only(new: Input, places: Sequence[range | None]) -> range | None:
     if any(place != places[0] for place in places):
         raise NotConvertibleError(
             f"some of its groups are there already, and others are not: {new.name}"
         )
-    return places[0]
+    return places[0] if places else None
 
 
 def _place(existing: Input, new: Input, path: str) -> range | None:
@@ -82,22 +93,28 @@ def _place(existing: Input, new: Input, path: str) -> range | None:
     return place
 
 
-def _last(existing: Input, new: Input, dim: str) -> range | None:
-    """Return the last values if they are the same references as those of a new input."""
-    lengths: set[tuple[int, int]] = set()
-    for path, node in new.arrays.items():
-        axis = axis_of(node, dim)
-        if axis is not None and path in existing.arrays:
-            shapes = (existing.arrays[path].metadata["shape"], node.metadata["shape"])
-            if len(shapes[0]) == len(shapes[1]):
-                lengths.add((shapes[0][axis], shapes[1][axis]))
-    if len(lengths) != 1:
-        return None
-    ((ours, theirs),) = lengths
-    if not theirs or theirs > ours:
-        return None
-    place = range(ours - theirs, ours)
-    return place if is_there(existing, new, dim, place) else None
+def _last(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
+    """Return the places of the first inputs whose references are the last of the hierarchy."""
+    length = _length(existing, dim)
+    lengths = [_length(each, dim) for each in inputs]
+    nothing: list[range | None] = [None] * len(inputs)
+    for count in range(len(inputs), 0, -1):
+        known = [each for each in lengths[:count] if each]
+        if length is None or len(known) < count or sum(known) > length:
+            continue
+        starts = np.cumsum([length - sum(known), *known]).tolist()
+        places = [range(*each) for each in itertools.pairwise(starts)]
+        pairs = zip(inputs[:count], places, strict=True)
+        if all(is_there(existing, each, dim, place) for each, place in pairs):
+            return [*places, *nothing[count:]]
+    return nothing
+
+
+def _length(given: Input, dim: str) -> int | None:
+    """Return the number of values along a dimension; None if arrays say otherwise."""
+    axes = ((node, axis_of(node, dim)) for node in given.arrays.values())
+    lengths = {node.metadata["shape"][axis] for node, axis in axes if axis is not None}
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def is_there(existing: Input, new: Input, dim: str, place: range) -> bool:
