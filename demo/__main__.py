@@ -2,9 +2,10 @@
 
 Usage: python -m demo [OUTPUT_DIR]
 
-Puts the files into OUTPUT_DIR/archive (default ./demo-output), makes OUTPUT_DIR/sst.zarr of them
-with the command zarr-manifest, opens it with xarray, compares every variable with what the files
-hold, and draws a map. The exit status is nonzero if anything differs. Needs no network.
+Puts the files into OUTPUT_DIR/archive (default ./demo-output), makes OUTPUT_DIR/sst.zarr of two of
+them with the command zarr-manifest, opens it with xarray, appends the third, compares every
+variable with what the files hold, repairs values, and draws a map. The exit status is nonzero if
+anything differs. Needs no network.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import netCDF4
+import numpy as np
 import xarray as xr
 
 from demo import report
 from demo.commands import Finished, run
 from demo.picture import print_map, save_picture
 from demo.source_files import DATA_DIRECTORY
-from zarr_manifest import ManifestError
+from zarr_manifest import ManifestError, edit
 
 ARCHIVE = "archive"
 HIERARCHY = "sst.zarr"
@@ -40,12 +42,16 @@ def main(arguments: list[str]) -> int:
     directory = Path(arguments[0] if arguments else "demo-output").resolve()
     print("Open netCDF files as Zarr, without copying them: three months of an ocean model")
     files = put_files(directory / ARCHIVE)
-    create(directory, files)
+    create(directory, files[:-1])
     prefix = look(directory)
     with xr.open_dataset(directory / HIERARCHY, engine=ENGINE, allow=[prefix]) as opened:
         print_opened(opened)
+    append(directory, files[-1], prefix)
+    with xr.open_dataset(directory / HIERARCHY, engine=ENGINE, allow=[prefix]) as opened:
         compare(opened, files, report.bytes_written(directory / HIERARCHY))
-        print(report.heading("4. A map: sea-surface temperature in the first month"))
+    repair(directory, prefix, files)
+    with xr.open_dataset(directory / HIERARCHY, engine=ENGINE, allow=[prefix]) as opened:
+        print(report.heading("6. A map: sea-surface temperature in the first month"))
         month = opened.isel({DIMENSION: 0})
         print_map(month)
         save_picture(month, directory / PICTURE)
@@ -74,8 +80,11 @@ def create(directory: Path, files: list[Path]) -> None:
     names = [file.relative_to(directory).as_posix() for file in files]
     # Every manifest in a file of its own, to be shown.
     options = (HIERARCHY, "--concat-dim", DIMENSION, "--inline-below", "0")
-    shown = ["create", f"{ARCHIVE}/*.nc", *options]
-    require(run(directory, "create", *names, *options, "--overwrite", shown=shown))
+    require(
+        run(
+            directory, "create", *names, *options, "--overwrite", shown=["create", *names, *options]
+        )
+    )
 
 
 def look(directory: Path) -> str:
@@ -102,9 +111,38 @@ def print_opened(opened: xr.Dataset) -> None:
     print("\n".join("  " + line for line in report.short_repr(opened[[VARIABLE]])))
 
 
+def append(directory: Path, file: Path, prefix: str) -> None:
+    """Append a month; a second time, it is there already."""
+    print(report.heading("3. The next month: append it, as one change"))
+    name = file.relative_to(directory).as_posix()
+    options = ("--dim", DIMENSION, "--allow")
+    for _ in range(2):
+        shown = ["append", HIERARCHY, name, *options, f"file:///…/{ARCHIVE}/"]
+        require(run(directory, "append", HIERARCHY, name, *options, prefix, shown=shown))
+
+
+def repair(directory: Path, prefix: str, files: list[Path]) -> None:
+    """Write values as one change, and compare them and the files with what was there."""
+    print(report.heading("5. Wrong values: repair them, and leave the files as they are"))
+    before = [file.read_bytes() for file in files]
+    row = np.full(10, 20.0, "f4")
+    with edit(directory / HIERARCHY, allow=[prefix]) as root:
+        root[VARIABLE][-1, 0, :10] = row
+    print(f'  >>> with zm.edit("{HIERARCHY}", allow=["file:///…/{ARCHIVE}/"]) as root:')
+    print(f'  ...     root["{VARIABLE}"][-1, 0, :10] = 20.0')
+    with xr.open_dataset(directory / HIERARCHY, engine=ENGINE, allow=[prefix]) as opened:
+        month = xr.open_dataset(files[-1], engine="netcdf4")[VARIABLE][0].load()
+        month[0, :10] = row
+        if not np.array_equal(opened[VARIABLE][-1], month, equal_nan=True):
+            fail("DIFFERENT: the repaired values, or others")
+    if [file.read_bytes() for file in files] != before:
+        fail("CHANGED: a file of the archive")
+    print("  10 values are new, all others and the files of the archive are the same")
+
+
 def compare(opened: xr.Dataset, files: list[Path], written: tuple[int, int]) -> None:
     """Compare the hierarchy with what netCDF4 reads from the files."""
-    print(report.heading("3. Is it what the files hold?"))
+    print(report.heading("4. Is it what the files hold?"))
     months = [xr.open_dataset(file, engine="netcdf4") for file in files]
     expected = xr.concat(
         months, DIMENSION, data_vars="minimal", coords="minimal", compat="override", join="override"
