@@ -267,6 +267,14 @@ def test_a_new_root_gets_copies_of_what_is_there(memory: MemoryStore) -> None:
     assert set(attributes(memory)) == {"", "g", "g/a", "g/new", "b"}
 
 
+def test_the_root_gets_copies_if_asked_for(memory: MemoryStore) -> None:
+    """Also by the change of one node, of which a group below has a copy."""
+    written(memory, {"": group(), "g": group(), "g/a": array()}, "g")
+    change(memory, {"g/a": array(x=1)}, consolidate=True)
+    assert "consolidated_metadata" in (stored(memory, "") or {})
+    assert attributes(memory) == {"": {}, "g": {}, "g/a": {"x": 1}}
+
+
 def test_copies_within_copies_are_replaced(memory: MemoryStore) -> None:
     written(memory, {"": group(), "g": group(), "g/a": array()}, "")
     root: Any = stored(memory, "")

@@ -259,12 +259,14 @@ class Change:
 
         None if it is the only node that changes, of which nobody has a copy.
         """
+        if consolidate and self._will_be_group(""):
+            return ""
         is_single = len(changed) == 1
         for group in _groups_above_all(changed):
-            # What is pending is only looked up in the root.
+            # A reader of several nodes may have opened no other group than the root.
             if self.has_copies(group) and self._will_be_group(group) and (is_single or not group):
                 return group
-        if self._will_be_group("") and (consolidate or len(changed) > 1):
+        if len(changed) > 1 and self._will_be_group(""):
             return ""
         if len(changed) > 1 and "" not in changed:
             raise WriteConflictError(
