@@ -272,7 +272,10 @@ def test_the_walk_over_nodes_as_stored() -> None:
         assert found == {"", *own}
 
 
-@pytest.mark.parametrize(("change", "window"), every())
+@pytest.mark.parametrize(
+    ("change", "window"),
+    [*every(), *(pytest.param(BELOW, window) for window in windows(BELOW))],
+)
 def test_validation_says_what_is_behind(change: Change, window: Window) -> None:
     written = {key for key in window.objects if key.endswith("zarr.json")}
     for arrays in (None, [path for path, node in change.new.items() if isinstance(node, Array)]):
@@ -288,8 +291,11 @@ def test_validation_says_what_is_behind(change: Change, window: Window) -> None:
             assert "recover" in problem.message
         new = {path for path in change.new if path not in change.old}
         missing = {path for path in new if f"{path}/zarr.json" not in written}
+        removed = {path for path in change.old if path not in change.new}
+        left = {path for path in removed if f"{path}/zarr.json" in written}
         if window.is_committed and arrays is None:
-            assert missing <= {problem.array for problem in behind}
+            assert missing | left <= {problem.array for problem in behind}
+            assert left == {p.array for p in behind if "has been removed" in p.message}
 
 
 def test_locations_of_what_counts() -> None:

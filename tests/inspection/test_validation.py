@@ -341,6 +341,38 @@ def test_arrays_that_only_consolidated_metadata_knows(tmp_path: Path) -> None:
     assert found(zm.validate(tmp_path)) == [("invalid_chunk_key", "9.9")]
 
 
+def test_own_metadata_that_are_gone_while_a_change_is_written(tmp_path: Path) -> None:
+    """`pending` names metadata that were there; of arrays that are named, nothing else counts."""
+    nodes = {p: json.loads((write(tmp_path, {}, p) / "zarr.json").read_text()) for p in "ab"}
+    consolidated(tmp_path, nodes)
+    stated = {"a": f"sha256:{64 * '0'}"}
+    edit(tmp_path, lambda root: root["consolidated_metadata"].update(pending=stated))
+    assert [p.code for p in zm.validate(tmp_path)] == []
+    (tmp_path / "a/zarr.json").unlink()
+    (problem,) = zm.validate(tmp_path)
+    assert (problem.code, problem.array) == ("invalid_configuration", "a")
+    assert "there is no 'a/zarr.json'" in problem.message
+    assert zm.validate(tmp_path, arrays=["b"]) == []
+    with pytest.raises(zm.errors.SourceNotFoundError, match="no array 'a'"):
+        zm.validate(tmp_path, arrays=["a"])
+
+
+@pytest.mark.servers
+def test_changes_of_a_hierarchy_that_cannot_be_listed(tmp_path: Path) -> None:
+    array = write(tmp_path, {})
+    consolidated(tmp_path, {"a": json.loads((array / "zarr.json").read_text())})
+    edit(tmp_path, lambda root: root["consolidated_metadata"].update(pending={"a": "gone"}))
+    with FileServer(tmp_path) as server:
+        (problem,) = zm.validate(server.url)
+        assert (problem.code, problem.array) == ("invalid_configuration", "")
+        stated = {"a": f"sha256:{64 * '0'}"}
+        edit(tmp_path, lambda root: root["consolidated_metadata"].update(pending=stated))
+        assert zm.validate(server.url) == []
+        (array / "zarr.json").unlink()
+        (problem,) = zm.validate(server.url)
+        assert (problem.code, problem.array) == ("invalid_configuration", "a")
+
+
 # Partitions, other places ---------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 
+from zarr_manifest.hierarchy.contradictions import only_consolidated
 from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
@@ -51,6 +52,7 @@ __all__ = [
     "interpret_document_of",
     "list_nodes",
     "no_hierarchy",
+    "only_consolidated",
     "open_for_reading",
     "partitions_to_read",
     "read_nodes",

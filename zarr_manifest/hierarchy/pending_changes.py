@@ -41,8 +41,8 @@ class PendingChanges(dict[str, PendingChange]):
         return own
 
     def of(self, path: str) -> Iterator[tuple[PendingChange, str]]:
-        """Yield the changes of a node, and its path in their groups."""
-        for group, change in self.items():
+        """Yield the changes of a node, and its path in their groups, the topmost first."""
+        for group, change in sorted(self.items()):
             member = _below(group, path)
             if member in change.pending:
                 yield change, member

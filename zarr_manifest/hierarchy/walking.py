@@ -234,11 +234,16 @@ async def list_nodes(
 
 
 async def read_nodes(
-    store: Store, paths: Iterable[str], directories: tuple[str, ...] = ()
+    store: Store,
+    paths: Iterable[str],
+    directories: tuple[str, ...] = (),
+    *,
+    as_stored: bool = False,
 ) -> dict[str, Node]:
     """Return the nodes at some paths that exist, by path, with their documents as stored.
 
-    What counts is read, as by :func:`list_nodes`, and the groups above for that.
+    What counts is read, as by :func:`list_nodes`, and the groups above for that; unless own
+    documents are wanted `as_stored`.
 
     Raises
     ------
@@ -246,11 +251,13 @@ async def read_nodes(
         The store failed.
     """
     wanted = dict.fromkeys(paths)
-    every = wanted | dict.fromkeys(group for path in wanted for group in ancestors(path))
+    above = () if as_stored else (group for path in wanted for group in ancestors(path))
+    every = wanted | dict.fromkeys(above)
     calls = (functools.partial(_read_any, store, path, directories) for path in every)
     found = [node async for node in in_order(calls, _CONCURRENT_CALLS) if node is not None]
-    counting = await _counting(store, found, True, directories)
-    return {node.path: node for node in counting if node.path in wanted}
+    if not as_stored:
+        found = await _counting(store, found, True, directories)
+    return {node.path: node for node in found if node.path in wanted}
 
 
 async def _counting(

@@ -28,9 +28,13 @@ from zarr_manifest.format import (
     TRANSFORMER_NAME,
     ArrayMetadata,
     Limits,
+    Pending,
+    PendingChange,
     arrays_in,
     collect,
+    dump_node,
     interpret_codecs,
+    interpret_pending,
     is_declaration,
     join,
     names_outside,
@@ -45,6 +49,7 @@ from zarr_manifest.hierarchy import (
     interpret_document_of,
     list_nodes,
     no_hierarchy,
+    only_consolidated,
     partitions_to_read,
     read_nodes,
 )
@@ -74,11 +79,15 @@ _UNPROTECTED = Advice(
     "LOCATION ARRAY"
 )
 
-_BEHIND = Advice(
-    "its own 'zarr.json' is behind the copy in consolidated metadata, which counts: a change is "
-    "being written, or writing it was interrupted; if no process writes the hierarchy, finish it: ",
+_UNFINISHED = Advice(
+    ": a change is being written, or writing it was interrupted; if no process writes the "
+    "hierarchy, finish it: ",
     Setting("recover", python="zarr_manifest.recover(location)"),
 )
+_BEHIND = Advice(
+    "its own 'zarr.json' is behind the copy in consolidated metadata, which counts", _UNFINISHED
+)
+_REMOVED = Advice("it has been removed, but its own 'zarr.json' is still there", _UNFINISHED)
 
 # Of one document: a stranger's may have millions, and nobody reads more.
 _MOST_PROBLEMS = 10_000
@@ -215,13 +224,15 @@ class _Validator:
         )
         if can_list(store):
             return nodes
-        # These come from consolidated metadata; the nodes' own documents may differ.
+        # These come from consolidated metadata; the nodes' own documents may differ. The root is
+        # read with them, to be checked.
         copies = [node.path for node in nodes if not node.is_own and node.problem is None]
-        own = await self._read(copies)
+        own = await self._read(["", *copies])
         return [own.get(node.path, node) for node in nodes]
 
-    async def _read(self, paths: Iterable[str]) -> dict[str, Node]:
-        return await read_nodes(self.hierarchy.store, paths, self.hierarchy.directories)
+    async def _read(self, paths: Iterable[str], *, as_stored: bool = False) -> dict[str, Node]:
+        store, directories = self.hierarchy.store, self.hierarchy.directories
+        return await read_nodes(store, paths, directories, as_stored=as_stored)
 
     async def _named(self, arrays: Iterable[str]) -> list[Node]:
         paths = [path.strip("/") for path in arrays]
@@ -252,6 +263,13 @@ class _Validator:
                 yield problem
 
     async def _consolidated(self, group: Node, nodes: Mapping[str, Node]) -> AsyncIterator[Problem]:
+        pending, errors = collect(interpret_pending(group.metadata))
+        for error in errors:
+            yield _problem(group.path, "declaration", error)
+        pending = pending or {}
+        if pending:
+            async for note in self._removed(group, pending):
+                yield note
         for array in arrays_in(group.metadata):
             path = join(group.path, array.path)
             own = nodes.get(path)
@@ -260,6 +278,9 @@ class _Validator:
                     yield problem
             elif own.problem is not None:
                 continue  # reported, and what it declares is unknown
+            elif not (own.is_own or own.is_behind) and pending.get(array.path) is not None:
+                error = only_consolidated(path, None, group.path)
+                yield _problem(path, "declaration", error)
             elif ArrayMetadata("", own.metadata).agreed != array.agreed:
                 error = InvalidConfigurationError(
                     f"the consolidated metadata of {group.path or '/'!r} declares another manifest "
@@ -276,6 +297,15 @@ class _Validator:
                         yield _problem(path, "declaration", invalid, where)
                 if array.is_unlocked and TRANSFORMER_NAME in own.metadata:
                     yield _note(path, "declaration", "lock_missing", Advice(where, _UNLOCKED))
+
+    async def _removed(self, group: Node, pending: Pending) -> AsyncIterator[Problem]:
+        """Yield a note for each node that a change removed, but not yet its own metadata."""
+        change = PendingChange(pending, group.body or dump_node(group.metadata))
+        members = {join(group.path, m): m for m in change.in_doubt() if pending[m] is not None}
+        for path, own in (await self._read(members, as_stored=True)).items():
+            if change.standing(members[path], own.body) == "absent":
+                text = Advice(f"{own.kind} {path!r}: ", _REMOVED)
+                yield Problem("metadata_behind", "declaration", path, None, text, is_note=True)
 
     async def _array(self, node: Node) -> AsyncIterator[Problem]:
         array, errors = collect(self.hierarchy.declaration(node))
