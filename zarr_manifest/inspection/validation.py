@@ -259,17 +259,18 @@ class _Validator:
             async for problem in self._array(node):
                 yield problem
         else:
-            async for problem in self._consolidated(node, nodes):
+            pending, errors = collect(interpret_pending(node.metadata))
+            for error in errors:
+                yield _problem(node.path, "declaration", error)
+            async for problem in self._consolidated(node, nodes, pending or {}):
                 yield problem
+            if pending:
+                async for note in self._removed(node, pending):
+                    yield note
 
-    async def _consolidated(self, group: Node, nodes: Mapping[str, Node]) -> AsyncIterator[Problem]:
-        pending, errors = collect(interpret_pending(group.metadata))
-        for error in errors:
-            yield _problem(group.path, "declaration", error)
-        pending = pending or {}
-        if pending:
-            async for note in self._removed(group, pending):
-                yield note
+    async def _consolidated(
+        self, group: Node, nodes: Mapping[str, Node], pending: Pending
+    ) -> AsyncIterator[Problem]:
         for array in arrays_in(group.metadata):
             path = join(group.path, array.path)
             own = nodes.get(path)
