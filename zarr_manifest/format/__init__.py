@@ -113,7 +113,6 @@ from zarr_manifest.format.precedence import (
     standing,
     with_pending,
 )
-from zarr_manifest.format.unfinished import is_placeholder, placeholder, unfinished_error
 
 __all__ = [
     "DIGEST_PATTERN",
@@ -179,7 +178,6 @@ __all__ = [
     "interpret_partition_names",
     "interpret_pending",
     "is_declaration",
-    "is_placeholder",
     "is_possible_path",
     "join",
     "likely_owner",
@@ -198,14 +196,12 @@ __all__ = [
     "parse_node",
     "parse_pending",
     "parse_relative",
-    "placeholder",
     "standing",
     "state_checksums",
     "state_partitions",
     "strict",
     "too_much",
     "undeclared_kind",
-    "unfinished_error",
     "verify_checksum",
     "verify_document",
     "with_members",

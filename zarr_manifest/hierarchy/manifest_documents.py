@@ -305,7 +305,7 @@ class ManifestDocuments:
     async def _require_still_declared(self) -> None:
         """Raise if a partition has no document because the manifest was replaced.
 
-        Writers remove the documents of a manifest after replacing it. Without this
+        Documents that are not by digest may be removed once they are replaced. Without this
         check, a reader that opened the array before would see missing chunks.
         """
         key = f"{self.array.path}/zarr.json".lstrip("/")

@@ -28,19 +28,16 @@ from zarr_manifest.format import (
     ancestors,
     arrays_in,
     impossible_member,
-    is_placeholder,
     join,
     parse_declaration,
     parse_node,
     undeclared_kind,
-    unfinished_error,
     with_pending,
     without_declarations,
 )
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
 from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.stores import store_name
 
 type Shape = tuple[int, ...]
 
@@ -309,11 +306,6 @@ class NodeTable:
         state.own, state.made_of, state.seen = None, b"", _NEVER
         state.array = UNSETTLED if is_unsettled else None
 
-    def require_finished(self, metadata: bytes | dict[str, Any] | None) -> None:
-        """Refuse the metadata of a node below which nodes are being changed."""
-        if is_placeholder(metadata):
-            raise unfinished_error(store_name(self._store))
-
     def declares_nothing(self, path: str) -> bool:
         """Whether a node is known to be a group or a native array, by its own metadata."""
         state = self._known(path)
@@ -428,7 +420,6 @@ class NodeTable:
 
     def _note(self, path: str, array: ArrayMetadata, group: str | None = None) -> Array | Unsettled:
         """Record the metadata of an array: its own, or from a group's consolidated metadata."""
-        self.require_finished(array.metadata)
         metadata = _bytes_of(array)
         state = self._state(path)
         known = state.array

@@ -33,13 +33,11 @@ from zarr_manifest.format import (
     ArrayMetadata,
     ancestors,
     dump_node,
-    is_placeholder,
     is_possible_path,
     join,
     members_in,
     parse_node,
     parse_pending,
-    unfinished_error,
 )
 from zarr_manifest.hierarchy.contradictions import not_a_path
 from zarr_manifest.hierarchy.pending_changes import PendingChanges
@@ -211,8 +209,6 @@ async def list_nodes(
         The store failed, or cannot be listed and has no consolidated metadata.
     SourceAccessDeniedError
         There is no permission to list a directory.
-    WriteConflictError
-        Nodes are being changed, or writing was interrupted: some may be old, and others new.
     """
     if can_list(store):
         nodes, links = await _listed(store, below, deep, keep_bodies, directories, listing)
@@ -419,8 +415,6 @@ async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]
     if found is None:
         return None
     body = found.to_bytes()
-    if is_placeholder(body):
-        raise unfinished_error(store_name(store))
     try:
         return _interpreted(path, name, parse_node(body), body)
     except LimitExceededError as error:

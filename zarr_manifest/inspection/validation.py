@@ -22,7 +22,6 @@ from zarr_manifest.errors import (
     LimitExceededError,
     ManifestError,
     Setting,
-    WriteConflictError,
 )
 from zarr_manifest.format import (
     TRANSFORMER_NAME,
@@ -204,10 +203,7 @@ class _Validator:
     hierarchy: InspectedHierarchy
 
     async def problems(self, arrays: list[str] | None) -> list[Problem]:
-        try:
-            found = await (self._every_node() if arrays is None else self._named(arrays))
-        except WriteConflictError as error:  # its nodes are some old and some new
-            return [_problem("", "declaration", error)]
+        found = await (self._every_node() if arrays is None else self._named(arrays))
         nodes = {node.path: node for node in found}
         problems = [p for path in sorted(nodes) async for p in self._node(nodes[path], nodes)]
         return sorted(problems, key=lambda problem: problem.array)
