@@ -6,7 +6,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["assert_settled", "settled_attributes"]
+from zarr.abc.store import Store
+
+from zarr_manifest.stores import inside_store, list_own
+from zarr_manifest.writing import guarded_store
+from zarr_manifest.zarr_internals import sync
+
+__all__ = ["assert_settled", "settled_attributes", "stored"]
+
+
+def stored(store: Store) -> dict[str, bytes]:
+    """Return everything in a hierarchy's own store, by key."""
+    guarded = guarded_store(store)
+    bodies = {key: guarded.read(key).body for key in sync(list_own(inside_store(store), ""))}
+    return {key: body for key, body in bodies.items() if body is not None}
 
 
 def settled_attributes(contents: Mapping[str, bytes]) -> dict[str, Any]:

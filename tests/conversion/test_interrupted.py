@@ -25,6 +25,7 @@ from tests.interrupted_stores import (
     every_change,
 )
 from tests.servers.s3 import S3Server
+from tests.settled import stored
 from zarr_manifest import conversion
 from zarr_manifest.conversion import ArrayNode, GroupNode, Node, write_hierarchy
 from zarr_manifest.errors import (
@@ -33,7 +34,6 @@ from zarr_manifest.errors import (
     ManifestError,
     WriteConflictError,
 )
-from zarr_manifest.writing import guarded_store
 
 pytestmark = [
     pytest.mark.slow,
@@ -78,10 +78,9 @@ def seen(root: zarr.Group) -> dict[str, Any]:
 
 def own_and_copies(store: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The metadata of all nodes but the root, by path: their own, and the root's copies."""
-    guarded = guarded_store(store)
     documents = {
-        key.rpartition("/")[0]: json.loads(guarded.read(key).body or b"")
-        for key in guarded.keys_below("") or ()
+        key.rpartition("/")[0]: json.loads(body)
+        for key, body in stored(store).items()
         if key.rpartition("/")[2] == "zarr.json"
     }
     consolidated = documents.pop("")["consolidated_metadata"]

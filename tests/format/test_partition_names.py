@@ -15,7 +15,6 @@ from zarr_manifest.format.declaration import TRANSFORMER_NAME, parse_declaration
 from zarr_manifest.format.partition_names import (
     interpret_partition_names,
     names_outside,
-    needs_every_document,
     state_partitions,
 )
 
@@ -91,11 +90,3 @@ def test_what_is_stated_says_which_partitions_have_a_document(
     assert named == {format_canonical(index) for index in documents}
     assert names_outside(partitions, stated) == []
     assert set(stated) < {format_canonical(index) for index in every}
-
-
-def test_long_lists_are_avoided_while_that_is_possible() -> None:
-    few, many, most = 10_000, 10_001, 1_000_000
-    assert not needs_every_document(Partitions((most,), (1,)), few)
-    assert needs_every_document(Partitions((most,), (1,)), many)
-    assert not needs_every_document(Partitions((many,), (1,)), many)  # all are there
-    assert not needs_every_document(Partitions((most + 1,), (1,)), many)

@@ -99,7 +99,6 @@ from zarr_manifest.format.partition_names import (
     MOST_NAMES,
     interpret_partition_names,
     names_outside,
-    needs_every_document,
     state_checksums,
     state_partitions,
 )
@@ -185,7 +184,6 @@ __all__ = [
     "mapped",
     "members_in",
     "names_outside",
-    "needs_every_document",
     "node_of_metadata",
     "number_chunks",
     "owner_candidates",

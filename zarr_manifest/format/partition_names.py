@@ -23,10 +23,7 @@ from zarr_manifest.format.findings import Findings
 # Names, or names and the checksums of their documents.
 type DeclaredPartitions = Literal["all"] | tuple[str, ...] | Mapping[str, str]
 
-# Every reader of the hierarchy reads the names: rather than more, write empty documents.
-_FEW_NAMES = 10_000
-
-# Rather than more empty documents, write the names. A longer list is never made of "all".
+# Every reader of the hierarchy reads the names. A longer list is never made of "all".
 MOST_NAMES = 1_000_000
 
 
@@ -99,19 +96,6 @@ def names_outside(partitions: Partitions, names: Collection[str]) -> list[str]:
         for name in names
         if (index := parse_canonical(name, ndim)) is None or not partitions.contains(index)
     )
-
-
-def needs_every_document(partitions: Partitions, documents: int) -> bool:
-    """Whether a writer of so many documents should also write those without entries.
-
-    Examples
-    --------
-    >>> needs_every_document(Partitions((20_000,), (1,)), 10_001)
-    True
-    >>> needs_every_document(Partitions((20_000,), (1,)), 10_000)
-    False
-    """
-    return documents > _FEW_NAMES and documents < partitions.total <= MOST_NAMES
 
 
 def state_partitions(

@@ -103,15 +103,6 @@ class OwnFiles(Struct, frozen=True):
         finally:
             file.close()
 
-    def size(self, key: str) -> int | None:
-        """Return the size of a regular file, in bytes; None if there is none of our own."""
-        try:
-            with self._place(key) as place:
-                status = place.status()
-        except (LocationNotAllowedError, FileNotFoundError, NotADirectoryError):
-            return None
-        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
-
     def require_own(self, key: str) -> None:
         """Refuse a path that is a symbolic link, or lies behind one. Raises as :meth:`read`."""
         with (

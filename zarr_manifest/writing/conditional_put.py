@@ -28,7 +28,6 @@ from zarr_manifest.stores import (
     directory_of,
     hierarchy_url,
     inside_store,
-    list_own,
     refused_key,
     store_errors,
     store_failure,
@@ -111,12 +110,6 @@ class GuardedStore(ABC):
         """Delete an object."""
         self._run(self._inside.delete(key))
 
-    def keys_below(self, prefix: str) -> list[str] | None:
-        """Return all keys that begin with a prefix; None if the store cannot list them."""
-        if not can_list(self.store):
-            return None
-        return list(self._run(list_own(self._inside, prefix)))
-
     def names_in(self, path: str) -> list[str]:
         """Return the names in a directory, but not those of links that lead to no node."""
 
@@ -151,15 +144,6 @@ class GuardedStore(ABC):
         """
         if self._own_files is not None:
             self._own_files.require_own(key)
-
-    def exists(self, key: str) -> bool:
-        """Whether an object exists."""
-        with _refusals(key):
-            return self._run(self._inside.exists(key))
-
-    def size(self, key: str) -> int:
-        """Return the size of an existing object, in bytes."""
-        return self._run(self._inside.getsize(key))
 
     async def _put(self, key: str, body: bytes) -> None:
         with _refusals(key):
@@ -264,12 +248,6 @@ class _Directory(GuardedStore):
         self._files.remove(key)
         expire_timestamps()
 
-    def exists(self, key: str) -> bool:
-        return self._files.size(key) is not None
-
-    def size(self, key: str) -> int:
-        return self._files.size(key) or 0
-
     def replace(self, key: str, before: Stored, body: bytes) -> Stored:
         if before.body is None:
             if not self.create(key, body) and self._get(key) != body:
@@ -349,8 +327,9 @@ class _Unguarded(GuardedStore):
     """Any store, with the caller's promise to be the only writer."""
 
     def create(self, key: str, body: bytes) -> bool:
-        if self.exists(key):
-            return False
+        with _refusals(key):
+            if self._run(self._inside.exists(key)):
+                return False
         self.put(key, body)
         return True
 
