@@ -24,6 +24,7 @@ from zarr_manifest.hierarchy.walking import (
     copies_in,
     list_nodes,
     no_hierarchy,
+    nodes_of,
     open_for_reading,
     read_nodes,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "interpret_document_of",
     "list_nodes",
     "no_hierarchy",
+    "nodes_of",
     "only_consolidated",
     "open_for_reading",
     "partitions_to_read",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -225,8 +225,33 @@ async def list_nodes(
         if arrays.isdisjoint([path, *ancestors(path)]):
             # There may be nodes behind it, of a group that has no metadata.
             found[path] = Node(path, problem=link_outside(path))
-    kept = (node for path, node in found.items() if _is_within(path, below, deep))
-    return sorted(kept, key=lambda node: node.path.split("/") if node.path else [])
+    return _in_order(node for path, node in found.items() if _is_within(path, below, deep))
+
+
+def nodes_of(documents: Mapping[str, bytes]) -> list[Node]:
+    """Return the nodes with some ``zarr.json``, and those in their consolidated metadata.
+
+    Parameters
+    ----------
+    documents : mapping of str to bytes
+        Own documents as stored, by path, none of which is behind.
+
+    Returns
+    -------
+    list of Node
+        As of :func:`list_nodes`, for callers that have read the documents.
+
+    Examples
+    --------
+    >>> [node.path for node in nodes_of({"b": b'{"node_type": "group"}', "": b"{}"})]
+    ['', 'b']
+    """
+    nodes = [_node_with(path, _V3, body) for path, body in documents.items()]
+    return _in_order(_with_members(nodes).values())
+
+
+def _in_order(nodes: Iterable[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda node: node.path.split("/") if node.path else [])
 
 
 async def read_nodes(
@@ -415,6 +440,10 @@ async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]
     if found is None:
         return None
     body = found.to_bytes()
+    return _node_with(path, name, body)
+
+
+def _node_with(path: str, name: str, body: bytes) -> Node:
     try:
         return _interpreted(path, name, parse_node(body), body)
     except LimitExceededError as error:

@@ -148,6 +148,11 @@ class Change:
         """Return all nodes that can be reached from the root through groups, by path."""
         return self._reached("", lambda path: _is_group(self._node(path)))
 
+    def others(self) -> list[str]:
+        """Return paths in groups, read by :meth:`nodes`, that have something else than a node."""
+        absent = [path for path, found in self._before.items() if found.body is None]
+        return [path for path in absent if self.store.names_in(path)]
+
     def _reached(self, group: str, is_group: Callable[[str], bool]) -> dict[str, Stored]:
         found: dict[str, Stored] = {}
         level = [group]

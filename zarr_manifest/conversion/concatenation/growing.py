@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.inputs import Input, hierarchy_input
+from zarr_manifest.conversion.concatenation.inputs import Input, opened_input
 from zarr_manifest.conversion.concatenation.joining import JoinedArray
 from zarr_manifest.conversion.concatenation.overlap import whole
 from zarr_manifest.conversion.concatenation.placing import Joint, Placement
@@ -32,7 +32,13 @@ from zarr_manifest.format import (
     parse_canonical,
     strict,
 )
-from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, Partition, store_underneath
+from zarr_manifest.hierarchy import (
+    DeclaredArray,
+    InspectedHierarchy,
+    Partition,
+    nodes_of,
+    store_underneath,
+)
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.manifest import references_of
 from zarr_manifest.sources import Access
@@ -112,10 +118,13 @@ class Growing:
         """
         own = store_underneath(open_hierarchy(location, allow))
         change = Change(guarded_store(own, sole_writer=sole_writer))
-        # Before the nodes are read: what another writer changes from now on is a conflict.
-        change.nodes()
+        # What another writer changes from now on is a conflict.
+        documents = {path: found.body or b"" for path, found in change.nodes().items()}
+        # Only a listing of everything finds nodes of Zarr v2, and those outside of groups.
+        is_all = documents and not change.others()
+        found = nodes_of(documents) if is_all else None
         hierarchy = InspectedHierarchy.open(location, allow=allow)
-        return cls(change, hierarchy, hierarchy_input(location, allow))
+        return cls(change, hierarchy, opened_input(hierarchy, location, found))
 
     def set_all(self, arrays: Iterable[tuple[JoinedArray, ArrayNode | None]]) -> list[int]:
         """Write the documents of arrays, and let the change declare them.

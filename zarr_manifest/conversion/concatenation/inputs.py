@@ -20,8 +20,8 @@ from zarr_manifest.conversion.files import (
     FileSources,
     detect_format,
     files_named,
+    hierarchy_nodes,
     read_files,
-    read_hierarchy,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
@@ -30,6 +30,7 @@ from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid
 from zarr_manifest.hierarchy import InspectedHierarchy, ManifestStore
+from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Access
@@ -182,12 +183,28 @@ def hierarchy_input(
     location: str | Path | ObstoreStore | Store, allow: Mapping[str, Access]
 ) -> Input:
     """Return a hierarchy as an input; its own objects need no authorisation."""
-    hierarchy = InspectedHierarchy.open(location, allow=allow)
+    return opened_input(InspectedHierarchy.open(location, allow=allow), location)
+
+
+def opened_input(
+    hierarchy: InspectedHierarchy, location: Any, found: Sequence[StoredNode] | None = None
+) -> Input:
+    """Return a hierarchy that was opened as an input.
+
+    Parameters
+    ----------
+    hierarchy : InspectedHierarchy
+        The hierarchy.
+    location : str, Path, obstore store or zarr Store
+        Where it was opened.
+    found : sequence of Node, optional
+        Its nodes, if they have been read.
+    """
     store: Any = hierarchy.store
     is_given = type(hierarchy.store) is ObjectStore and not isinstance(location, str | Path)
     given: Access = store.store if is_given else None
     readable = _with_access(hierarchy.allow, hierarchy.sources.root, given)
-    nodes = _by_path(read_hierarchy(location, allow=allow))
+    nodes = _by_path(hierarchy_nodes(hierarchy, location, found))
     return Input(store_name(store), nodes, readable)
 
 

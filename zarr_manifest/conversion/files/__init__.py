@@ -7,7 +7,7 @@ from zarr_manifest.conversion.files.scanning import Scan
 from zarr_manifest.conversion.files.scans import ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources
 from zarr_manifest.conversion.files.workers import Parallel
-from zarr_manifest.conversion.files.zarr3 import StoredParts, read_hierarchy
+from zarr_manifest.conversion.files.zarr3 import StoredParts, hierarchy_nodes, read_hierarchy
 
 __all__ = [
     "FORMATS",
@@ -19,6 +19,7 @@ __all__ = [
     "StoredParts",
     "detect_format",
     "files_named",
+    "hierarchy_nodes",
     "read_files",
     "read_hierarchy",
     "scan",

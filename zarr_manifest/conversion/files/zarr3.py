@@ -135,7 +135,32 @@ def read_hierarchy(
     (True, True)
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    return _nodes(hierarchy, location, hierarchy.directories, record_conditions)
+    return hierarchy_nodes(hierarchy, location, record_conditions=record_conditions)
+
+
+def hierarchy_nodes(
+    hierarchy: InspectedHierarchy,
+    location: Any,
+    found: Sequence[StoredNode] | None = None,
+    *,
+    record_conditions: bool = True,
+) -> Iterator[Node]:
+    """Yield the nodes of a hierarchy that was opened, as :func:`read_hierarchy`.
+
+    Parameters
+    ----------
+    hierarchy : InspectedHierarchy
+        The hierarchy.
+    location : str, Path, obstore store or zarr Store
+        Where it was opened.
+    found : sequence of Node, optional
+        Its nodes, if they have been read.
+    record_conditions : bool
+        As there.
+    """
+    if found is None:
+        found = sync(list_nodes(hierarchy.store, directories=hierarchy.directories))
+    return _nodes(hierarchy, location, found, record_conditions)
 
 
 def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
@@ -144,13 +169,16 @@ def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True
     Like :func:`read_hierarchy`, but links in a directory are followed, wherever they lead.
     """
     hierarchy = InspectedHierarchy.open(url, allow=sources.allow)
-    return _nodes(hierarchy, url, _EVERYWHERE, record_conditions)
+    found = sync(list_nodes(hierarchy.store, directories=_EVERYWHERE))
+    return _nodes(hierarchy, url, found, record_conditions)
 
 
 def _nodes(
-    hierarchy: InspectedHierarchy, location: Any, links: tuple[str, ...], record_conditions: bool
+    hierarchy: InspectedHierarchy,
+    location: Any,
+    found: Sequence[StoredNode],
+    record_conditions: bool,
 ) -> Iterator[Node]:
-    found = sync(list_nodes(hierarchy.store, directories=links))
     declares = any(node.array is not None and node.array.declaration for node in found)
     if not declares and not can_list(hierarchy.store):
         raise _unknown_chunks(hierarchy.store)
