@@ -22,6 +22,8 @@ from zarr_manifest.locations.resolving import (
     Location,
     StoreLocation,
     UrlLocation,
+    quote_path,
+    relative_reference,
     resolver,
 )
 from zarr_manifest.locations.summary import ReferencedLocation, summarize
@@ -42,7 +44,9 @@ __all__ = [
     "local_location",
     "local_reference",
     "path_of_file_url",
+    "quote_path",
     "redact",
+    "relative_reference",
     "resolver",
     "split_url",
     "storage_kinds",

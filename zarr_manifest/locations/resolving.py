@@ -12,6 +12,7 @@ silently drops tabs and newlines.
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Self
@@ -114,7 +115,7 @@ class UrlLocation(Struct, frozen=True):
     def url(self) -> str:
         """The canonical URL, percent-encoded, with its query; not for messages."""
         query = f"?{self.query}" if self.query else ""
-        return f"{self.origin}/{quote(self.path, safe=_PATH_SAFE)}{query}"
+        return f"{self.origin}/{quote_path(self.path)}{query}"
 
     @property
     def is_on_web(self) -> bool:
@@ -243,6 +244,26 @@ class Base(Struct, frozen=True):
         if not target.scheme:
             return StoreLocation(target.path)
         return target
+
+
+def quote_path(path: str) -> str:
+    """Return a path percent-encoded, as in canonical URLs."""
+    return quote(path, safe=_PATH_SAFE)
+
+
+def relative_reference(path: str, directory: str) -> str:
+    """Return the reference that leads from a directory to an object, given both from one root.
+
+    Examples
+    --------
+    >>> relative_reference("data/raw/f g.nc", "data/h.zarr"), relative_reference("a/x:y", "a")
+    ('../raw/f%20g.nc', './x:y')
+    """
+    # The name is added last: an object may have the name of a directory above.
+    above, name = posixpath.split(f"/{path}")
+    reference = quote_path(posixpath.join(posixpath.relpath(above, f"/{directory}"), name))
+    found = reference.removeprefix("./")
+    return f"./{found}" if ":" in found.partition("/")[0] else found
 
 
 def resolver(base: Base) -> Callable[[str], Location]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import posixpath
 import random
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 import zarr
@@ -50,7 +48,7 @@ from zarr_manifest.hierarchy import (
     no_hierarchy,
     store_underneath,
 )
-from zarr_manifest.locations import Base, Location, StoreLocation
+from zarr_manifest.locations import Base, Location, StoreLocation, relative_reference
 from zarr_manifest.manifest import JoinedReferences, References
 from zarr_manifest.sources import Allow, access_by_prefix, anonymous
 from zarr_manifest.stores import open_hierarchy, store_urls
@@ -79,9 +77,6 @@ _MOST_ATTEMPTS = 20
 
 # In seconds; grows with every attempt.
 _PAUSE = 0.05
-
-# As in canonical URLs: S3 reads "+" as a space.
-_SAFE = "!$&'()*,;=:@/"
 
 
 @contextmanager
@@ -449,8 +444,7 @@ def _relative(base: Base, key: str) -> str | None:
     if base.scheme and base.root is None:
         return None
     start = key if base.root is None or not base.scheme else join(base.root.path, key)
-    reference = quote(posixpath.relpath(f"/{start}", f"/{directory}"), safe=_SAFE)
-    return f"./{reference}" if ":" in reference.partition("/")[0] else reference
+    return relative_reference(start, directory)
 
 
 def _reference(loaded: LoadedManifest, index: Index) -> Any:

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from zarr.abc.store import Store
 
@@ -40,6 +39,7 @@ from zarr_manifest.hierarchy import (
     store_underneath,
 )
 from zarr_manifest.hierarchy import Node as StoredNode
+from zarr_manifest.locations import quote_path
 from zarr_manifest.manifest import references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import open_hierarchy, store_urls
@@ -58,9 +58,6 @@ _PAUSE = 0.1
 
 # Number of arrays of which documents are read or written at the same time.
 CONCURRENT_ARRAYS = 16
-
-# As in canonical URLs: S3 reads "+" as a space.
-_SAFE = "!$&'()*,;=:@/"
 
 
 def repeatedly[T](attempt: Callable[[], T]) -> T:
@@ -201,7 +198,7 @@ class Growing:
         if base.scheme:
             assert base.root is not None
             directory = posixpath.relpath(f"/{directory}", f"/{base.root.path}")
-        reference = f"./{quote(directory, safe=_SAFE)}/" if directory else "./"
+        reference = f"./{quote_path(directory)}/" if directory else "./"
         return SourcePaths(roots, reference), stated
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -51,7 +51,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy import Node, interpret_array, interpret_document_of
-from zarr_manifest.locations import UrlLocation
+from zarr_manifest.locations import UrlLocation, quote_path
 from zarr_manifest.stores import base_directory, store_urls
 from zarr_manifest.writing import (
     GuardedStore,
@@ -268,8 +268,6 @@ def set_bases(
 type Index = tuple[int, ...]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# As in canonical URLs: S3 reads "+" as a space.
-_SAFE = "!$&'()*,;=:@/"
 
 
 class _Entry(msgspec.Struct):
@@ -332,7 +330,7 @@ def base_of(directory: str | Path, array_path: str) -> str:
     ('file:///data/my%20work/', '../../raw/', 's3://b/')
     """
     if isinstance(directory, Path) and not directory.is_absolute():
-        directory = quote(directory.as_posix(), safe=_SAFE)
+        directory = quote_path(directory.as_posix())
     if str(directory).startswith("/"):
         return f"{Path(directory).as_uri().rstrip('/')}/"
     reference = base_directory(directory)

@@ -8,17 +8,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote
 
 from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import format_canonical
-from zarr_manifest.locations import Base, UrlLocation, resolver
+from zarr_manifest.locations import Base, UrlLocation, quote_path, relative_reference, resolver
 from zarr_manifest.manifest import References
 
-# As in canonical URLs: S3 reads "+" as a space.
-_SAFE = "!$&'()*,;=:@/"
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -82,7 +79,7 @@ class SourcePaths:
         up = "../" * len([name for name in array_path.split("/") if name])
         root = self._roots[0].path if self._base.scheme else ""
         directory = posixpath.relpath(f"/{self._directory}", f"/{root}")
-        down = "" if directory == "." else f"{quote(directory, safe=_SAFE)}/"
+        down = "" if directory == "." else f"{quote_path(directory)}/"
         return f"{up}{down}" if up else f"./{down}" if down else None
 
     def rewritten(self, manifest: References) -> tuple[References, bool]:
@@ -130,22 +127,16 @@ class _Place(Struct, frozen=True):
         """Return a location in the directory as a relative reference, or None."""
         if (location.scheme, location.authority) != (self.scheme, self.authority):
             return None
-        below = _below(location.path, self.base)
-        if below is None and self.shared is not None and _below(location.path, self.shared):
-            # The name is added last: an object may have the name of a directory of the base.
-            directory, name = posixpath.split(f"/{location.path}")
-            below = _join(posixpath.relpath(directory, f"/{self.base}"), name)
-        if below is None:
+        directories = [self.base] if self.shared is None else [self.base, self.shared]
+        if not any(_is_below(location.path, directory) for directory in directories):
             return None
-        reference = quote(below, safe=_SAFE)
-        return f"./{reference}" if ":" in reference.partition("/")[0] else reference
+        return relative_reference(location.path, self.base)
 
 
-def _below(path: str, directory: str) -> str | None:
-    """Return the part of a path below a directory; None if it is elsewhere, or has empty names."""
+def _is_below(path: str, directory: str) -> bool:
+    """Whether a path is below a directory, without empty names."""
     start = _join(directory, "")
-    found = path.removeprefix(start)
-    return found if path.startswith(start) and "" not in found.split("/") else None
+    return path.startswith(start) and "" not in path.removeprefix(start).split("/")
 
 
 def _join(directory: str, name: str) -> str:
