@@ -33,6 +33,7 @@ from zarr_manifest.format import (
     TRANSFORMER_NAME,
     TRANSFORMERS,
     ArrayMetadata,
+    Configuration,
     DocumentCodec,
     Limits,
     complete_codec,
@@ -70,6 +71,22 @@ class Form:
     codecs: Sequence[str | Mapping[str, Any]] = ()
     partition_shape: Sequence[int] | None = None
     lock: bool = True
+
+    @classmethod
+    def as_declared(
+        cls, stated: Configuration, metadata: Mapping[str, Any], base: str | None
+    ) -> Form:
+        """Return the form of a manifest that is written again, with its base from now on.
+
+        An inline one stays inline as long as it is small.
+        """
+        return cls(
+            manifest=None if isinstance(stated.manifest, bytes) else stated.manifest,
+            base=None if base == "./" else base,
+            codecs=[_as_declared(codec) for codec in stated.codecs],
+            partition_shape=stated.partition_shape,
+            lock=not ArrayMetadata("", dict(metadata)).is_unlocked,
+        )
 
     def is_inline(self, manifest: References) -> bool:
         """Whether a manifest goes into ``zarr.json``."""

@@ -363,13 +363,7 @@ class _Rewriting:
         array, partitions = self._array, self._array.partitions
         stated = array.configuration
         base = "./" if self._is_moved else stated.base
-        form = Form(
-            manifest=None if isinstance(stated.manifest, bytes) else stated.manifest,
-            base=None if base == "./" else base,
-            codecs=[_codec(codec.name, codec.configuration) for codec in stated.codecs],
-            partition_shape=stated.partition_shape,
-            lock=not ArrayMetadata("", self._metadata).is_unlocked,
-        )
+        form = Form.as_declared(stated, self._metadata, base)
         if partitions is None:
             writer = ArrayWriter(self._store, array.path, self._metadata, form)
             loaded = sync(self._documents.partition(None))
@@ -482,10 +476,6 @@ def _undeclared(node: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _parsed(body: bytes | None) -> dict[str, Any] | None:
     return None if body is None else parse_node(body)
-
-
-def _codec(name: str, configuration: Any) -> dict[str, Any]:
-    return {"name": name} | ({"configuration": dict(configuration)} if configuration else {})
 
 
 def _conflict(path: str, what: str, chunk: str | None = None) -> WriteConflictError:

@@ -162,7 +162,10 @@ class Growing:
         node = array.node()
         metadata = {**(self.change.node(array.path) or {}), **node.metadata}
         paths, base = self._paths(array.path, declared)
-        form = _form(declared, metadata, base)
+        if declared is None:
+            form = Form(base=base, lock=not ArrayMetadata("", metadata).is_unlocked)
+        else:
+            form = Form.as_declared(declared.configuration, metadata, base)
         partial: tuple[dict[Partition, str], Any] | None = None
         if declared is not None and array.joint is not None and kept is not None:
             partial = _partial(declared, array.joint, kept)
@@ -200,25 +203,6 @@ class Growing:
             directory = posixpath.relpath(f"/{directory}", f"/{base.root.path}")
         reference = f"./{quote_path(directory)}/" if directory else "./"
         return SourcePaths(roots, reference), stated
-
-
-def _form(declared: DeclaredArray | None, metadata: Mapping[str, Any], base: str | None) -> Form:
-    is_locked = not ArrayMetadata("", dict(metadata)).is_unlocked
-    if declared is None:
-        return Form(base=base, lock=is_locked)
-    stated = declared.configuration
-    return Form(
-        # A small manifest stays inline as long as it is small.
-        manifest=None if isinstance(stated.manifest, bytes) else stated.manifest,
-        base=None if base == "./" else base,
-        codecs=[_codec(codec.name, codec.configuration) for codec in stated.codecs],
-        partition_shape=stated.partition_shape,
-        lock=is_locked,
-    )
-
-
-def _codec(name: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name} | ({"configuration": dict(configuration)} if configuration else {})
 
 
 def _partial(

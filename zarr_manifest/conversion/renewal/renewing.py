@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
@@ -18,7 +18,6 @@ from zarr_manifest.conversion.renewal.objects import (
 )
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
-    ArrayMetadata,
     Conditions,
     Limits,
     strict,
@@ -347,15 +346,8 @@ class Renewal:
     def _writer(self, array: DeclaredArray, base: str) -> ArrayWriter:
         metadata = self.change.node(array.path) or {}
         stated = array.configuration
-        inline = isinstance(stated.manifest, bytes)
-        form = Form(
-            manifest=None if isinstance(stated.manifest, bytes) else stated.manifest,
-            inline=inline,
-            base=None if base == "./" else base,
-            codecs=[_codec(codec.name, codec.configuration) for codec in stated.codecs],
-            partition_shape=stated.partition_shape,
-            lock=not ArrayMetadata("", metadata).is_unlocked,
-        )
+        form = Form.as_declared(stated, metadata, base)
+        form = replace(form, inline=isinstance(stated.manifest, bytes))
         return ArrayWriter(self.change.store, array.path, metadata, form)
 
 
@@ -363,10 +355,6 @@ def _moved(found: ObjectVersion, place: NewPlace) -> ObjectVersion:
     there = place(found)
     # Elsewhere, the same bytes have another version.
     return found if there == found.location else ObjectVersion(there)
-
-
-def _codec(name: str, configuration: Any) -> dict[str, Any]:
-    return {"name": name} | ({"configuration": dict(configuration)} if configuration else {})
 
 
 def _path(path: str, base: Base, place: Location, array: DeclaredArray) -> str:
