@@ -2,7 +2,7 @@
 
 from zarr_manifest.writing.array_writer import SMALL_MANIFEST, ArrayWriter, Form, small_size
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
-from zarr_manifest.writing.commit import Change
+from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.edit import edit, entries
 from zarr_manifest.writing.recovering import recover
@@ -21,6 +21,7 @@ __all__ = [
     "create_array",
     "edit",
     "entries",
+    "give_way",
     "guarded_store",
     "recover",
     "small_size",

@@ -19,7 +19,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import zarr
 from zarr.buffer import default_buffer_prototype
@@ -45,9 +45,6 @@ from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.finishing import finish, own_digest, parsed, replace_own
 from zarr_manifest.writing.threads import Call, in_threads
 
-if TYPE_CHECKING:
-    pass
-
 # Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
 
@@ -56,6 +53,13 @@ _MOST_ATTEMPTS = 20
 
 # In seconds, about as long as a commit takes: two that met must not meet again.
 _PAUSE = 0.05
+
+
+def give_way(conflict: WriteConflictError, attempt: int, most: int = _MOST_ATTEMPTS) -> None:
+    """Wait for another writer; raise its conflict if this was the last of so many attempts."""
+    if attempt == most:
+        raise conflict
+    time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
 
 
 class Change:
@@ -226,10 +230,8 @@ class Change:
             try:
                 committed = self._put(place, changed, is_complete=consolidate)
             except WriteConflictError as error:
-                if attempt == _MOST_ATTEMPTS:
-                    raise
                 self._read_again(changed, place, error, is_first=attempt == 1)
-                time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
+                give_way(error, attempt)
                 continue
             self._finish(place, committed)
             self._forget()

@@ -9,9 +9,8 @@ one is refused.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-import random
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +52,7 @@ from zarr_manifest.manifest import JoinedReferences, References
 from zarr_manifest.sources import Allow, access_by_prefix, anonymous
 from zarr_manifest.stores import open_hierarchy, store_urls
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
-from zarr_manifest.writing.commit import Change
+from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
 from zarr_manifest.writing.edited_store import (
     ChunkPlace,
@@ -71,12 +70,6 @@ if TYPE_CHECKING:
 
 # Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
-
-# Others may write to other chunks of the same arrays at the same time.
-_MOST_ATTEMPTS = 20
-
-# In seconds; grows with every attempt.
-_PAUSE = 0.05
 
 
 @contextmanager
@@ -249,17 +242,14 @@ class _Commit:
         WriteConflictError
             They have changed the same.
         """
-        for attempt in range(_MOST_ATTEMPTS):
+        for attempt in itertools.count(1):
             change = Change(self._store)
             consolidates = self._stage(change)
             try:
                 change.commit(consolidate=consolidates)
-            except WriteConflictError:
-                if attempt == _MOST_ATTEMPTS - 1:
-                    raise
-                time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
-                continue
-            return
+                return
+            except WriteConflictError as error:
+                give_way(error, attempt)
 
     def _stage(self, change: Change) -> bool:
         """Say what becomes of the nodes; return whether the root gets consolidated metadata."""

@@ -5,9 +5,8 @@ The documents of partitions to which nothing is added stay as they are, and are 
 
 from __future__ import annotations
 
+import itertools
 import posixpath
-import random
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from zarr_manifest.locations import quote_path
 from zarr_manifest.manifest import references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import open_hierarchy, store_urls
-from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
+from zarr_manifest.writing import ArrayWriter, Change, Form, give_way, guarded_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 
 # Others may append at the same time: each goes after the one before.
 _MOST_ATTEMPTS = 40
-
-# In seconds, about as long as an append takes.
-_PAUSE = 0.1
 
 # Number of arrays of which documents are read or written at the same time.
 CONCURRENT_ARRAYS = 16
@@ -68,13 +64,11 @@ def repeatedly[T](attempt: Callable[[], T]) -> T:
     WriteConflictError
         Others came first each time.
     """
-    for number in range(_MOST_ATTEMPTS):
+    for number in itertools.count(1):
         try:
             return attempt()
-        except WriteConflictError:
-            if number == _MOST_ATTEMPTS - 1:
-                raise
-            time.sleep(random.uniform(0, _PAUSE * 2 ** min(number, 4)))
+        except WriteConflictError as error:
+            give_way(error, number, _MOST_ATTEMPTS)
     raise AssertionError  # the last attempt has returned or raised
 
 
