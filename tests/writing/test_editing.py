@@ -161,25 +161,40 @@ def test_an_exception_changes_nothing(place: tuple[Path, str]) -> None:
     assert all(key.startswith("field/chunks/sha256/") for key in written)
 
 
-def test_a_refused_append_changes_nothing(place: tuple[Path, str]) -> None:
+def test_xarray_appends_and_writes_regions(place: tuple[Path, str]) -> None:
     root, allow = place
     before = files_below(root)
     new = xr.Dataset(
-        {"field": (("t", "x"), np.zeros((1, 500), "i4")), "t": ("t", [9])}, attrs={"title": "new"}
+        {"field": (("t", "x"), np.full((1, 500), 6, "i4")), "t": ("t", [9])}, attrs={"title": "new"}
     )
-    # The second chunk of t is full: a third is appended. In chunks of 2, the next one is not.
+    for expected in ([0, 1, 2, 3, 9], [0, 1, 2, 3, 9, 9]):
+        # The last chunk of t is full at first, and then half full.
+        with zm.edit(root, allow=[allow]) as group:
+            new.to_zarr(group.store, append_dim="t", consolidated=False)
+        np.testing.assert_array_equal(read(zm.ManifestStore(root), "t"), expected)
     with zm.edit(root, allow=[allow]) as group:
-        new.to_zarr(group.store, append_dim="t", consolidated=False)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root), "t"), [0, 1, 2, 3, 9])
-    before = files_below(root)
-    with (
-        pytest.raises(zm.errors.ReadOnlyError, match="native array"),
-        zm.edit(root, allow=[allow]) as group,
-    ):
-        new.assign_attrs(title="other").to_zarr(group.store, append_dim="t", consolidated=False)
+        new.drop_attrs().to_zarr(group.store, region={"t": slice(1, 2), "x": slice(0, 500)})
     after = files_below(root)
-    assert {key: after[key] for key in before} == before
-    assert zarr.open_group(zm.ManifestStore(root), mode="r").attrs.asdict() == {"title": "new"}
+    assert {key: after[key] for key in before if "/c/" in key} == {
+        key: body for key, body in before.items() if "/c/" in key
+    }
+    for use in (True, False):
+        found = xr.open_zarr(zm.ManifestStore(root, allow=[allow]), consolidated=use)
+        assert found["t"].values.tolist() == [0, 1, 2, 3, 9, 9]
+        assert found["field"][:, 0].values.tolist() == [0, 6, 1000, 1500, 6, 6]
+        assert found.attrs == {"title": "new"}
+    assert zm.validate(root, allow=[allow]) == []
+
+
+def test_dask_writes_from_threads(place: tuple[Path, str]) -> None:
+    root, allow = place
+    values = np.arange(2000, dtype="i4").reshape(4, 500) * 3
+    new = xr.Dataset({"field": (("t", "x"), values), "more": (("t", "x"), values)}).chunk(t=1)
+    with zm.edit(root, allow=[allow]) as group:
+        new.to_zarr(group.store, mode="a", consolidated=False)
+    found = xr.open_zarr(zm.ManifestStore(root, allow=[allow]), consolidated=False)
+    for name in ("field", "more"):
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_all_arrays_at_once(place: tuple[Path, str], field: np.ndarray[Any, Any]) -> None:
@@ -251,7 +266,7 @@ def test_sharded_arrays_and_codecs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(zm.ManifestStore(tmp_path / "h", allow=allow), "a"), data)
 
 
-def test_entries(place: tuple[Path, str]) -> None:
+def test_entries_are_changed(place: tuple[Path, str]) -> None:
     root, allow = place
     with zm.edit(root, allow=[allow]) as group:
         entries = zm.entries(group["field"])
@@ -264,38 +279,113 @@ def test_entries(place: tuple[Path, str]) -> None:
             entries[9, 0] = {}
         with pytest.raises(zm.errors.InvalidConfigurationError, match="no manifest"):
             zm.entries(group["t"])
-    with pytest.raises(TypeError, match="is being edited"):
-        zm.entries(zarr.open_group(zm.ManifestStore(root), mode="r")["field"])
+    with pytest.raises(zm.errors.ReadOnlyError, match="in an edit"):
+        zm.entries(zarr.open_group(zm.ManifestStore(root), mode="r")["field"])[0, 0] = {}
     values = read(zm.ManifestStore(root, allow=[allow]), "field")
     assert (values[:2] == -1).all()
     np.testing.assert_array_equal(values[2], values[3])
 
 
-def test_what_readers_see_of_native_arrays_stays(place: tuple[Path, str]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_entries_are_read(tmp_path: Path, form: str) -> None:
+    """In readers and in edits, before and after they are changed."""
+    values = np.arange(4 * 300, dtype="i4").reshape(4, 300)
+    allow = with_field(tmp_path, values, chunks=(1, 200), base="../", **FORMS[form])
+    root = tmp_path / "h"
+    stored = {(i, j): {"path": f"../src/{i}.{j}"} for i in range(4) for j in range(2)}
+    reader = zarr.open_group(zm.ManifestStore(root, read_only=True), mode="r")
+    assert dict(zm.entries(reader["field"])) == stored
+    with zm.edit(root, allow=[allow]) as group:
+        entries = zm.entries(group["field"])
+        assert dict(entries) == stored
+        assert len(entries) == 8
+        entries[0, 1] = {}
+        entries[3, 0] = {"data": b"abc"}
+        del entries[2, 0]
+        with pytest.raises(KeyError):
+            del entries[2, 0]
+        group["field"][1, :200] = 7
+        written = entries[1, 0]
+        assert written is not None
+        assert written["path"].startswith("field/chunks/sha256/")
+        expected = {**stored, (0, 1): {}, (3, 0): {"data": "YWJj"}, (1, 0): written}
+        del expected[2, 0]
+        assert dict(entries) == expected
+        assert len(entries) == 7
+        group["field"].resize((5, 300))
+        entries[4, 1] = entries[0, 0]
+        expected[4, 1] = expected[0, 0]
+    assert dict(zm.entries(reader["field"])) == stored
+    found = zm.entries(zarr.open_group(zm.ManifestStore(root), mode="r")["field"])
+    assert dict(found) == expected
+    assert len(found) == 8
+    for absent in [(2, 0), (9, 0), (0, 0, 0), (-1, 0)]:
+        assert absent not in found
+
+
+def test_entries_are_those_of_manifest_stores(tmp_path: Path) -> None:
+    native = zarr.create_array(tmp_path, name="n", shape=4, chunks=2, dtype="i4")
+    with pytest.raises(TypeError, match="of a ManifestStore"):
+        zm.entries(native)
+
+
+def test_native_arrays_get_a_manifest_of_their_own_chunks(place: tuple[Path, str]) -> None:
+    """Those that readers see stay: who opened the array before goes on reading them."""
     root, allow = place
-    for write in (
-        lambda group: group["t"].set_basic_selection(slice(0, 1), 7),
-        lambda group: group["t"].resize((2,)),
-        lambda group: group.create_array("t", data=np.arange(4), chunks=(2,), overwrite=True),
+    for write, expected in (
+        (lambda group: group["t"].set_basic_selection(slice(0, 1), 7), [7, 1, 2, 3]),
+        (lambda group: group["t"].resize((3,)), [7, 1, 2]),
+        (lambda group: group["t"].append(np.array([8, 9])), [7, 1, 2, 8, 9]),
+        (lambda group: group.create_array("t", data=np.arange(3), overwrite=True), [0, 1, 2]),
     ):
         before = files_below(root)
-        with (
-            pytest.raises(zm.errors.ReadOnlyError, match="readers see this chunk"),
-            zm.edit(root, allow=[allow]) as group,
-        ):
-            write(group)
-        assert files_below(root) == before
+        opened: Any = zarr.open_group(zm.ManifestStore(root), mode="r")["t"]
+        old = opened[:].tolist()
+        edit: Any = write
+        with zm.edit(root, allow=[allow]) as group:
+            edit(group)
+            assert group["t"][:].tolist() == expected
+        after = files_below(root)
+        kept = {key for key in before if not key.endswith("zarr.json")}
+        assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
+        assert opened[:].tolist() == old
+        assert read(zm.ManifestStore(root), "t").tolist() == expected
+        assert zm.validate(root, allow=[allow]) == []
 
 
-def test_chunks_of_another_array_are_not_taken_over(place: tuple[Path, str]) -> None:
+def test_attributes_of_a_native_array_leave_it_native(place: tuple[Path, str]) -> None:
+    root, allow = place
+    with zm.edit(root, allow=[allow]) as group:
+        group["t"].attrs["units"] = "days"
+    array: Any = zarr.open_array(root / "t", mode="r")
+    assert (array[:].tolist(), dict(array.attrs)) == ([0, 1, 2, 3], {"units": "days"})
+
+
+def test_chunks_that_others_left_are_not_taken_over(place: tuple[Path, str]) -> None:
+    """Those of a new array, and those beyond the present shape of a native one."""
     root, allow = place
     (root / "lost/c").mkdir(parents=True)
     (root / "lost/c/0").write_bytes(b"1234")
-    with (
-        pytest.raises(zm.errors.WriteConflictError, match="names of its chunks"),
-        zm.edit(root, allow=[allow]) as group,
-    ):
-        group.create_array("lost", shape=1, dtype="i4", chunks=1)
+    (root / "t/c/2").write_bytes((root / "t/c/1").read_bytes())
+    with zm.edit(root, allow=[allow]) as group:
+        group.create_array("lost", shape=1, dtype="i4", chunks=1, compressors=None)
+        group["t"].resize((6,))
+        assert group["lost"][:].tolist() == [0]
+    assert read(zm.ManifestStore(root), "lost").tolist() == [0]
+    assert read(zm.ManifestStore(root), "t").tolist() == [0, 1, 2, 3, 0, 0]
+
+
+def test_other_writers_of_this_package_are_refused_in_an_edit(place: tuple[Path, str]) -> None:
+    """They would write at once, and without what is in the edit."""
+    root, allow = place
+    before = files_below(root)
+    with zm.edit(root, allow=[allow]) as group:
+        options: dict[str, Any] = {"shape": 1, "chunks": 1, "dtype": "u1"}
+        with pytest.raises(TypeError, match="is being edited"):
+            zm.create_array(group.store, "new", {}, **options)
+        with pytest.raises(TypeError, match="is being edited"):
+            zm.validate(group.store)
+    assert files_below(root) == before
 
 
 def test_arrays_can_be_removed_and_replaced(place: tuple[Path, str]) -> None:

@@ -169,7 +169,7 @@ class InspectedHierarchy(Struct, frozen=True):
 
 def store_underneath(store: Store) -> Store:
     """Return the hierarchy's own store, in which the declarations are visible."""
-    return store._store if isinstance(store, ManifestStore) else store  # pyright: ignore[reportPrivateUsage]
+    return store.underneath if isinstance(store, ManifestStore) else store
 
 
 def _settings(store: ManifestStore) -> tuple[dict[str, Access], str | None, Limits]:

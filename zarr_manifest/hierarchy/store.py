@@ -319,6 +319,16 @@ class ManifestStore(ReadableStore):
 
         await read_ranges(self._sources, ranges, receiver)
 
+    @property
+    def underneath(self) -> Store:
+        """The hierarchy's own store, in which the declarations are visible."""
+        return self._store
+
+    async def manifest_array(self, path: str) -> ChunkManifestTransformer | None:
+        """Return the manifest array at a path; None if there is none."""
+        array = await self._nodes.array_at(path)
+        return None if array is None or array.array_path != path else array
+
     # What it refers to -------------------------------------------------------
 
     def locations(self) -> Sequence[ReferencedLocation]:

@@ -140,6 +140,11 @@ class ChunkManifestTransformer:
         """The array with its declaration."""
         return self._array
 
+    @property
+    def manifest(self) -> ManifestDocuments:
+        """The manifest, document by document."""
+        return self._documents
+
     def key_of(self, index: tuple[int, ...]) -> str:
         """Return the array's own relative key for the chunk at a grid index."""
         return self._encoding.encode(index)

@@ -1,10 +1,11 @@
 """Authoring: changes of a hierarchy, new manifest arrays, and manifests for existing arrays."""
 
+from zarr_manifest.writing.array_entries import entries
 from zarr_manifest.writing.array_writer import SMALL_MANIFEST, ArrayWriter, Form, small_size
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
 from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
-from zarr_manifest.writing.edit import edit, entries
+from zarr_manifest.writing.editing import edit
 from zarr_manifest.writing.recovering import recover
 from zarr_manifest.writing.writing import create_array, write_manifest
 

@@ -74,6 +74,8 @@ class Change:
     ----------
     finished : set of str
         Paths of the nodes whose own metadata an earlier writer had left behind.
+    is_committed : bool
+        Whether readers see the change, also if an error was raised.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Change:
     def __init__(self, store: GuardedStore) -> None:
         self.store = store
         self.finished: set[str] = set()
+        self.is_committed = False
         self._before: dict[str, Stored] = {}
         self._after: dict[str, bytes | None] = {}
         self._default: dict[str, bytes] = {}
@@ -233,6 +236,7 @@ class Change:
                 self._read_again(changed, place, error, is_first=attempt == 1)
                 give_way(error, attempt)
                 continue
+            self.is_committed = True
             self._finish(place, committed)
             self._forget()
             if not self._has_new_copies(changed, place):

@@ -1,31 +1,35 @@
 """The store of a hierarchy that is being edited: it keeps what is written until the commit.
 
-Metadata stay in memory. A chunk that is written to a manifest array becomes an object that is named
-by its digest, which nothing refers to yet, or stays in memory if it is small. Chunks of native
-arrays are written only where no reader looks: of new arrays, or beyond the present shape.
+Metadata stay in memory. A chunk that is written becomes an object that is named by its digest,
+which nothing refers to yet, or stays in memory if it is small. So nothing is ever written where
+another writer or a reader looks: a native array whose chunks change gets a manifest, which refers
+to the chunks that stay.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import Advice, ReadOnlyError, Setting, WriteConflictError
+from zarr_manifest.errors import Advice, ReadOnlyError, Setting
 from zarr_manifest.format import (
     METADATA_NAMES,
+    TRANSFORMER_NAME,
     ArrayMetadata,
     ChunkGrid,
     Configuration,
     consolidated_members,
+    declaration_of,
+    declare,
     dump_node,
     format_canonical,
     has_consolidated,
@@ -37,13 +41,22 @@ from zarr_manifest.format import (
     without_copies,
 )
 from zarr_manifest.hierarchy import (
-    ChunkKeyEncoding,
     ChunkManifestTransformer,
-    DeclaredArray,
+    InspectedHierarchy,
     ManifestStore,
+    Node,
     list_nodes,
 )
-from zarr_manifest.stores import OwnStore, can_list, requested_range, slice_of
+from zarr_manifest.stores import OwnStore, requested_range, slice_of
+from zarr_manifest.writing.conditional_put import GuardedStore
+from zarr_manifest.writing.edits import (
+    Edited,
+    Edits,
+    Index,
+    WrittenChunk,
+    coordinates_of,
+    is_native,
+)
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -51,65 +64,6 @@ if TYPE_CHECKING:
 
 # Chunks of at most so many bytes are written into the manifest: an object takes a request.
 _SMALL_CHUNK = 512
-
-type Index = tuple[int, ...]
-
-
-class WrittenChunk(Struct, frozen=True):
-    """A chunk that was written as an object in the hierarchy's store.
-
-    Parameters
-    ----------
-    key : str
-        Key of the object.
-    length : int
-        Its number of bytes.
-    checksum : str
-        Their checksum.
-    """
-
-    key: str
-    length: int
-    checksum: str
-
-    def entry(self, path: str) -> dict[str, Any]:
-        """Return the entry that refers to it by a path."""
-        return {"path": path, "length": self.length, "checksum": self.checksum}
-
-
-# An entry as in a manifest, or what will be one; None if the chunk is missing.
-type Edited = Mapping[str, Any] | WrittenChunk | None
-
-
-@dataclass(slots=True)
-class Edits:
-    """What is to change in a hierarchy.
-
-    Parameters
-    ----------
-    before : dict of str to (bytes or None)
-        By path, the ``zarr.json`` of nodes as first seen; None where there was none.
-    after : dict of str to (bytes or None)
-        By path, their new metadata; None if the node is removed.
-    entries : dict of str to dict
-        By path of an array, the entries of chunks that change.
-    native : set of str
-        Keys of the native chunks that were written.
-    """
-
-    before: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    after: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    entries: dict[str, dict[Index, Edited]] = field(default_factory=dict[str, dict[Index, Edited]])
-    native: set[str] = field(default_factory=set[str])
-    has_ended: bool = False
-
-    def removed_natives(self) -> list[str]:
-        """Return the paths of native arrays that are removed, whose chunks have no use then."""
-        return [
-            path
-            for path, body in self.after.items()
-            if body is None and _native_chunks(path, self.before.get(path) or b"{}") is not None
-        ]
 
 
 class StagedStore(OwnStore):
@@ -126,21 +80,20 @@ class StagedStore(OwnStore):
     def __init__(self, store: Store, edits: Edits) -> None:
         super().__init__(store)
         self._edits = edits
-        self._natives: dict[str, _NativeChunks | None] = {}
 
     # Metadata -----------------------------------------------------------------------
 
-    async def _first(self, path: str) -> bytes | None:
+    async def first(self, path: str) -> bytes | None:
         """Return the ``zarr.json`` of a node as it was before the edit, and remember it."""
         if path not in self._edits.before:
             found = await self._store.get(join(path, "zarr.json"), default_buffer_prototype())
             self._edits.before.setdefault(path, None if found is None else found.to_bytes())
         return self._edits.before[path]
 
-    async def _document(self, path: str) -> bytes | None:
+    async def document(self, path: str) -> bytes | None:
         """Return the ``zarr.json`` of a node as it is to be."""
         after = self._edits.after
-        body = after[path] if path in after else await self._first(path)
+        body = after[path] if path in after else await self.first(path)
         node = None if body is None or not after else parse_node(body)
         if node is None or not has_consolidated(node):
             return body
@@ -167,7 +120,7 @@ class StagedStore(OwnStore):
         if path is None:
             return await super().get(key, prototype, byte_range)
         prototype = default_buffer_prototype() if prototype is None else prototype
-        body = await self._document(path)
+        body = await self.document(path)
         if body is None:
             return None
         part = slice(None) if byte_range is None else slice_of(byte_range, len(body))
@@ -178,14 +131,14 @@ class StagedStore(OwnStore):
         path = node_of_metadata(key)
         if path is None:
             return await super().exists(key)
-        return await self._document(path) is not None
+        return await self.document(path) is not None
 
     async def getsize(self, key: str) -> int:
         """Return the size of a value, in bytes."""
         path = node_of_metadata(key)
         if path is None:
             return await super().getsize(key)
-        body = await self._document(path)
+        body = await self.document(path)
         if body is None:
             raise FileNotFoundError(key)
         return len(body)
@@ -219,43 +172,18 @@ class StagedStore(OwnStore):
     # Changing -----------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Keep metadata for the commit, or write a native chunk where no reader looks."""
+        """Keep metadata for the commit."""
         path = node_of_metadata(key)
-        if path is not None:
-            before = await self._first(path)
-            if before is None and path not in self._edits.after:
-                await self._require_free(path, value.to_bytes())
-            self._edits.after[path] = value.to_bytes()
-            return
-        if key.rpartition("/")[2] in METADATA_NAMES:
-            raise ReadOnlyError(
-                "nodes of Zarr v2 cannot be edited",
-                location=key,
-                remedy="Write them without editing the hierarchy.",
-            )
-        await self._require_unread(key)
-        self._edits.native.add(key)
-        await super().set(key, value)
-
-    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write the value of a key unless it has one."""
-        if not await self.exists(key):
-            await self.set(key, value)
+        assert path is not None  # nothing else is written here
+        await self.first(path)
+        self._edits.after[path] = value.to_bytes()
 
     async def delete(self, key: str) -> None:
-        """Remove a node at the commit, or a native chunk where no reader looks."""
+        """Remove a node at the commit."""
         path = node_of_metadata(key)
         if path is not None:
-            if await self._first(path) is None:
-                self._edits.after.pop(path, None)
-            else:
-                self._edits.after[path] = None
-            return
-        if key.rpartition("/")[2] in METADATA_NAMES or not await super().exists(key):
-            return
-        await self._require_unread(key)
-        self._edits.native.discard(key)
-        await super().delete(key)
+            await self.first(path)
+            self._edits.remove(path)
 
     async def remove_below(self, path: str) -> None:
         """Remove a node, and those below it, at the commit."""
@@ -264,67 +192,6 @@ class StagedStore(OwnStore):
         for node in sorted(nodes):
             if node == path or node.startswith(below):
                 await self.delete(join(node, "zarr.json"))
-        for key in sorted(self._edits.native):
-            if key.startswith(below):
-                await self.delete(key)
-
-    # Native chunks ------------------------------------------------------------------
-
-    async def _require_unread(self, key: str) -> None:
-        """Refuse to change a native chunk that readers may read already."""
-        path = likely_owner(key)
-        if path not in self._natives:
-            body = await self._first(path)
-            self._natives[path] = None if body is None else _native_chunks(path, body)
-        chunks = self._natives[path]
-        index = None if chunks is None else chunks.index_of(key)
-        if chunks is not None and index is not None and chunks.grid.contains(index):
-            raise ReadOnlyError(
-                "readers see this chunk of a native array already, so that it cannot be replaced "
-                "as a part of a whole change",
-                array=path,
-                chunk=format_canonical(index),
-                remedy="Write it without editing the hierarchy; or append in whole chunks.",
-            )
-
-    async def _require_free(self, path: str, body: bytes) -> None:
-        """Refuse a new native array in whose place there are chunks of another."""
-        chunks = _native_chunks(path, body)
-        if chunks is None or not can_list(self._store):
-            return
-        async for key in super().list_prefix(f"{path}/" if path else ""):
-            if key not in self._edits.native and chunks.index_of(key) is not None:
-                raise WriteConflictError(
-                    "there is no array at this path, but objects with the names of its chunks",
-                    array=path,
-                    location=key,
-                    remedy="Remove them, or choose another path.",
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeChunks:
-    """Keys of the chunks of a native array."""
-
-    path: str
-    grid: ChunkGrid
-    encoding: ChunkKeyEncoding
-
-    def index_of(self, key: str) -> Index | None:
-        below = f"{self.path}/" if self.path else ""
-        return self.encoding.decode(key[len(below) :]) if key.startswith(below) else None
-
-
-def _native_chunks(path: str, body: bytes) -> _NativeChunks | None:
-    node = parse_node(body) or {}
-    if node.get("node_type") != "array" or ArrayMetadata("", node).declaration:
-        return None
-    grid = ChunkGrid.from_metadata(node)
-    if grid is None:
-        return None
-    encoding = ChunkKeyEncoding(node, len(grid.counts))
-    encoding.learn(grid)
-    return _NativeChunks(path, grid, encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,13 +200,13 @@ class ChunkPlace:
 
     Parameters
     ----------
-    store : Store
+    store : GuardedStore
         The place.
     url : str
         Its URL, without a slash at the end.
     """
 
-    store: Store
+    store: GuardedStore
     url: str
 
 
@@ -352,16 +219,29 @@ class EditedStore(ManifestStore):
         As of :class:`ManifestStore`.
     edits : Edits
         What is to change, to be added to.
-    chunks_in : Store, optional
+    own : GuardedStore
+        The hierarchy's own store.
+    hierarchy : InspectedHierarchy
+        The hierarchy, as it is.
+    chunks_in : ChunkPlace, optional
         Where chunks are put that are written; by default beside the array.
     **settings
         As of :class:`ManifestStore`.
     """
 
     def __init__(
-        self, location: Any, edits: Edits, *, chunks_in: ChunkPlace | None = None, **settings: Any
+        self,
+        location: Any,
+        edits: Edits,
+        own: GuardedStore,
+        hierarchy: InspectedHierarchy,
+        *,
+        chunks_in: ChunkPlace | None = None,
+        **settings: Any,
     ) -> None:
         self._edits = edits
+        self._own = own
+        self._hierarchy = hierarchy
         self._chunks_in = chunks_in
         self._is_read_only = False
         super().__init__(location, **settings)
@@ -369,13 +249,26 @@ class EditedStore(ManifestStore):
     _may_grow = True
 
     def _seen(self, inside: Store) -> Store:
-        self._inside = inside
-        return StagedStore(inside, self._edits)
+        self._staged = StagedStore(inside, self._edits)
+        return self._staged
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
             "a hierarchy that is being edited cannot be sent to another process: what is written "
             "there would be lost. Write from threads, or write native arrays without editing."
+        )
+
+    @property
+    def underneath(self) -> Store:
+        """Refuse: what is written there would not be a part of the edit, and what is read, old.
+
+        Raises
+        ------
+        TypeError
+        """
+        raise TypeError(
+            "this hierarchy is being edited: change it through the group that edit() has given, "
+            "and entries(array); or do it before or after the edit"
         )
 
     def with_read_only(self, read_only: bool = False) -> Any:
@@ -397,7 +290,7 @@ class EditedStore(ManifestStore):
 
     # Reading ------------------------------------------------------------------------
 
-    async def _edited(self, key: str) -> tuple[ChunkManifestTransformer, Index] | None:
+    async def _edited_chunk(self, key: str) -> tuple[ChunkManifestTransformer, Index] | None:
         """Return the array and the index of a chunk that was edited; None for others."""
         if not self._edits.entries:
             return None
@@ -423,7 +316,7 @@ class EditedStore(ManifestStore):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         """Return the value of a key, as it is to be."""
-        found = await self._edited(key)
+        found = await self._edited_chunk(key)
         if found is None:
             return await super().get(key, prototype, byte_range)
         array, index = found
@@ -433,14 +326,14 @@ class EditedStore(ManifestStore):
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value, as it is to be."""
-        found = await self._edited(key)
+        found = await self._edited_chunk(key)
         if found is None:
             return await super().exists(key)
         return self._edits.entries[found[0].array_path][found[1]] is not None
 
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""
-        found = await self._edited(key)
+        found = await self._edited_chunk(key)
         if found is None:
             return await super().getsize(key)
         size = await self._alone(*found).size(found[1])
@@ -468,14 +361,13 @@ class EditedStore(ManifestStore):
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to, if it can be read in bulk."""
         array = await super().owner_of_chunk(key)
-        return None if array is None or array.array_path in self._edits.entries else array
+        return None if array is None or self._edits.entries.get(array.array_path) else array
 
     # Writing ------------------------------------------------------------------------
 
-    async def declared(self, path: str) -> DeclaredArray | None:
-        """Return an array with its declaration; None if it has none."""
-        array = await self._nodes.array_at(path)
-        return None if array is None or array.array_path != path else array.declared
+    def edited(self, path: str) -> Mapping[Index, Edited]:
+        """Return the entries of an array that change."""
+        return self._edits.entries.get(path, {})
 
     async def set_entry(self, path: str, index: Index, entry: Edited) -> None:
         """Keep the entry of a chunk for the commit."""
@@ -493,17 +385,88 @@ class EditedStore(ManifestStore):
     async def set(self, key: str, value: Buffer) -> None:
         """Keep a value for the commit."""
         self._require_open()
-        owner = None if key.rpartition("/")[2] in METADATA_NAMES else await self._nodes.owner(key)
+        name = key.rpartition("/")[2]
+        path = node_of_metadata(key)
+        if path is not None:
+            await self._set_node(path, value)
+        elif name in METADATA_NAMES:
+            raise ReadOnlyError(
+                "nodes of Zarr v2 cannot be edited",
+                location=key,
+                remedy="Write them without editing the hierarchy.",
+            )
+        else:
+            array, index = await self._chunk(key)
+            await self.set_entry(
+                array.array_path, index, await self._stored(array, value.to_bytes())
+            )
+
+    async def _set_node(self, path: str, value: Buffer) -> None:
+        node = parse_node(value.to_bytes()) or {}
+        body = await self._staged.document(path)
+        there = None if body is None else parse_node(body)
+        if is_native(node) and (there is None or there.get("node_type") != "array"):
+            self._edits.created.add(path)
+            self._edits.entries[path] = {}
+            value = type(value).from_bytes(dump_node(_with_entries(node, {})))
+        elif is_native(node) and is_native(there) and _is_resized(node, there or {}):
+            await self._adopt(path)
+        await super().set(join(path, "zarr.json"), value)
+
+    async def _chunk(self, key: str) -> tuple[ChunkManifestTransformer, Index]:
+        """Return the array and the index of a chunk that is written.
+
+        Raises
+        ------
+        ReadOnlyError
+            It is no chunk of an array.
+        """
+        owner = await self._nodes.owner(key)
         if owner is None:
-            await super().set(key, value)
+            await self._adopt(likely_owner(key))
+            owner = await self._nodes.owner(key)
+        if owner is None:
+            raise ReadOnlyError(
+                "this is neither a node nor a chunk of an array, and cannot be edited",
+                location=key,
+                remedy="Write it without editing the hierarchy.",
+            )
+        return owner.array, owner.index
+
+    async def _adopt(self, path: str) -> None:
+        """Let a native array have a manifest, which refers to its own chunks."""
+        body = await self._staged.document(path)
+        staged = None if body is None else parse_node(body)
+        first = await self._staged.first(path)
+        node = None if first is None else parse_node(first)
+        if node is None or staged is None or not (is_native(staged) and is_native(node)):
             return
-        body = value.to_bytes()
-        entry = await self._stored(owner.array, body)
-        await self.set_entry(owner.array.array_path, owner.index, entry)
+        grid = ChunkGrid.from_metadata(node)
+        if grid is None:
+            raise ReadOnlyError(
+                "an array with this chunk grid cannot be edited",
+                array=path,
+                remedy="Write it without editing the hierarchy.",
+            )
+        found = await self._hierarchy.native_chunks(Node(path, metadata=node, is_own=True), grid)
+        below = len(path) + 1 if path else 0
+        entries = {
+            format_canonical(index): {"path": f"./{quote(key[below:])}"}
+            for index, key in sorted(found.items())
+        }
+        self._edits.adopted[path] = _with_entries(node, entries)
+        self._edits.entries.setdefault(path, {})
+        value = dump_node(_with_entries(staged, entries))
+        await super().set(
+            join(path, "zarr.json"), default_buffer_prototype().buffer.from_bytes(value)
+        )
 
     async def _remember(self, path: str) -> None:
         """Remember the metadata of an array whose chunks are edited, to notice other writers."""
-        await self._readable.get(join(path, "zarr.json"), default_buffer_prototype())
+        body = await self._staged.first(path)
+        if path not in self._edits.entries and body is not None:
+            for coordinate in coordinates_of(path, parse_node(body) or {}):
+                await self._staged.first(coordinate)
 
     async def _stored(self, array: ChunkManifestTransformer, body: bytes) -> Edited:
         """Store a chunk, and return what its entry will be."""
@@ -515,8 +478,8 @@ class EditedStore(ManifestStore):
         place = self._chunks_in
         key = join(array.array_path, f"chunks/{name}") if place is None else name
         # Also if it is there: so it is young, and not cleaned away before the commit.
-        store = self._inside if place is None else place.store
-        await store.set(key, default_buffer_prototype().buffer.from_bytes(body))
+        store = self._own if place is None else place.store
+        await asyncio.to_thread(store.put, key, body)
         chunk = WrittenChunk(key, len(body), checksum)
         return chunk if place is None else chunk.entry(f"{place.url}/{name}")
 
@@ -530,16 +493,15 @@ class EditedStore(ManifestStore):
         raise NotImplementedError
 
     async def delete(self, key: str) -> None:
-        """Remove a value at the commit; a chunk of a manifest array becomes explicitly empty."""
+        """Remove a value at the commit; a chunk of an array becomes explicitly empty."""
         self._require_open()
-        owner = None if key.rpartition("/")[2] in METADATA_NAMES else await self._nodes.owner(key)
-        if owner is None:
+        path = node_of_metadata(key)
+        if path is not None:
             await self._readable.delete(key)
-            path = node_of_metadata(key)
-            if path is not None:
-                self._nodes.deleted(path)
-            return
-        await self.set_entry(owner.array.array_path, owner.index, {})
+            self._nodes.deleted(path)
+        elif key.rpartition("/")[2] not in METADATA_NAMES and await self.exists(key):
+            array, index = await self._chunk(key)
+            await self.set_entry(array.array_path, index, {})
 
     def delete_sync(self, key: str) -> None:
         """Refuse: values are kept in the event loop."""
@@ -549,10 +511,17 @@ class EditedStore(ManifestStore):
         """Remove nodes at the commit."""
         self._require_open()
         path = prefix.rstrip("/")
-        staged = self._readable
-        assert isinstance(staged, StagedStore)
-        await staged.remove_below(path)
-        below = f"{path}/" if path else ""
-        for edited in [p for p in self._edits.entries if p == path or p.startswith(below)]:
-            del self._edits.entries[edited]
+        await self._staged.remove_below(path)
         self._nodes.deleted_below(path)
+
+
+def _with_entries(node: dict[str, Any], entries: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of an array with a manifest of these entries."""
+    declared = ArrayMetadata("", dict(node))
+    configuration = {"manifest": entries}
+    declare(declared, declaration_of([{"name": TRANSFORMER_NAME, "configuration": configuration}]))
+    return declared.metadata
+
+
+def _is_resized(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return any(one.get(name) != other.get(name) for name in ("shape", "chunk_grid"))

@@ -1,0 +1,144 @@
+"""The manifest of an array, written again with other entries for some chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from zarr_manifest.format import join, number_chunks, parse_canonical
+from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest, Partition
+from zarr_manifest.locations import Base, Location, StoreLocation, relative_reference
+from zarr_manifest.manifest import JoinedReferences, References
+from zarr_manifest.writing.array_writer import ArrayWriter, Form
+from zarr_manifest.writing.conditional_put import GuardedStore
+from zarr_manifest.writing.edits import Edited, Index, WrittenChunk
+from zarr_manifest.writing.entries import interpret_entries
+from zarr_manifest.zarr_internals import sync
+
+
+class Rewriting:
+    """Writes the manifest of an array again, with other entries for some chunks.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    hierarchy : InspectedHierarchy
+        The same hierarchy.
+    array : DeclaredArray
+        The array.
+    metadata : dict
+        Its metadata; modified.
+    entries : mapping of Index to Edited
+        Other entries.
+    entries_base : Base
+        What their paths resolve against.
+    """
+
+    def __init__(
+        self,
+        store: GuardedStore,
+        hierarchy: InspectedHierarchy,
+        array: DeclaredArray,
+        metadata: dict[str, Any],
+        entries: Mapping[Index, Edited],
+        entries_base: Base,
+    ) -> None:
+        self._store = store
+        self._documents = hierarchy.documents(array)
+        self._array = array
+        self._metadata = metadata
+        # Of a smaller array, chunks outside are no more.
+        self._entries = {
+            index: entry for index, entry in entries.items() if array.chunk_grid.contains(index)
+        }
+        self._entries_base = entries_base
+        # Where chunks that were written cannot be named relative to the base, it is given up.
+        self._is_moved = any(
+            isinstance(entry, WrittenChunk) and reference_in_store(array.base, entry.key) is None
+            for entry in self._entries.values()
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """Write the documents that change, and return the metadata that declare them."""
+        array, partitions = self._array, self._array.partitions
+        stated = array.configuration
+        base = "./" if self._is_moved else stated.base
+        form = Form.as_declared(stated, self._metadata, base)
+        if partitions is None:
+            writer = ArrayWriter(self._store, array.path, self._metadata, form)
+            loaded = sync(self._documents.partition(None))
+            writer.write(self._edited(loaded, self._entries, writer.array))
+            return writer.metadata
+        touched: dict[Index, dict[Index, Edited]] = {}
+        for index, entry in self._entries.items():
+            touched.setdefault(partitions.owner(index), {})[index] = entry
+        if not isinstance(stated.partitions, Mapping) or self._is_moved:
+            for partition in sync(self._documents.partitions()):
+                touched.setdefault(partition or (), {})
+        kept: dict[Partition, str] = {}
+        if isinstance(stated.partitions, Mapping) and not self._is_moved:
+            for name, checksum in stated.partitions.items():
+                partition = parse_canonical(name, array.ndim)
+                if partition not in touched:
+                    kept[partition] = checksum
+        writer = ArrayWriter(self._store, array.path, self._metadata, form, kept)
+        for _ in writer.write_parts(self._parts(touched, writer.array)):
+            pass
+        return writer.metadata
+
+    def _parts(
+        self, touched: Mapping[Index, Mapping[Index, Edited]], array: DeclaredArray
+    ) -> Iterator[References]:
+        for partition, edited in sorted(touched.items()):
+            part = self._edited(sync(self._documents.partition(partition)), edited, array)
+            if len(part):
+                yield part
+
+    def _edited(
+        self, loaded: LoadedManifest, edited: Mapping[Index, Edited], array: DeclaredArray
+    ) -> References:
+        """Return the references of a document with other entries for some chunks."""
+        grid_shape = array.chunk_grid.counts
+        old = loaded.manifest
+        if self._is_moved:
+            old = old.with_paths([path_of(array.base, place) for place in loaded.locations])
+        indices = np.array(list(edited), np.int64).reshape(len(edited), array.ndim)
+        joined = JoinedReferences()
+        joined.add_references(old.without_chunks(number_chunks(indices, grid_shape)))
+        given = {
+            index: self._entry(entry, array.base)
+            for index, entry in edited.items()
+            if entry is not None
+        }
+        joined.add_references(interpret_entries(array, given))
+        references = joined.references(grid_shape)
+        assert references is not None  # those of edited chunks were taken out
+        return references
+
+    def _entry(self, entry: Mapping[str, Any] | WrittenChunk, base: Base) -> Mapping[str, Any]:
+        if isinstance(entry, WrittenChunk):
+            return entry.entry(path_of(base, StoreLocation(entry.key)))
+        if "path" not in entry or base == self._entries_base:
+            return entry
+        return {**entry, "path": path_of(base, self._entries_base.resolve(entry["path"]))}
+
+
+def path_of(base: Base, location: Location) -> str:
+    """Return the path of a location; the base must not be elsewhere if that is in the store."""
+    if not isinstance(location, StoreLocation):
+        return location.url
+    path = reference_in_store(base, location.key)
+    assert path is not None  # otherwise the base was given up
+    return path
+
+
+def reference_in_store(base: Base, key: str) -> str | None:
+    """Return the reference to an object in the hierarchy's store; None if none is relative."""
+    directory = base.path.rpartition("/")[0]
+    if base.scheme and base.root is None:
+        return None
+    start = key if base.root is None or not base.scheme else join(base.root.path, key)
+    return relative_reference(start, directory)
