@@ -17,6 +17,7 @@ from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 
 # What is public, has no `allow`, and why: it takes no location.
 WITHOUT_LOCATION = {
+    "AcceptanceReport": "holds what was declared",
     "ArrayNode": "holds the metadata of an array and its manifest",
     "ConversionReport": "holds what was converted",
     "GroupNode": "holds the attributes of a group",
@@ -24,15 +25,17 @@ WITHOUT_LOCATION = {
     "Manifest": "holds references; its documents are bytes",
     "RefusedNode": "holds the reason",
     "RenewalReport": "holds what was checked and written",
+    "TrimReport": "holds what was removed",
     "StreamedManifest": "holds parts of a manifest",
     "UpgradeReport": "holds what was repaired",
     "anonymous": "makes an access",
+    "entries": "takes an array, which has been opened",
     "environment": "makes an access",
     "read_virtual": "takes objects of xarray, which others have opened",
 }
 
 # What holds a location, and reads nothing.
-HOLDS_A_LOCATION = {"RefusedSource"}
+HOLDS_A_LOCATION = {"AppendReport", "RefusedSource", "Scan", "ScanReport"}
 
 # Errors are raised; zarr calls codec pipelines, with stores that are open.
 NOT_CALLED = (BaseException, CodecPipeline)

@@ -80,9 +80,11 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "recursive": "--recursive",
     "refresh": lambda _: command("refresh"),
     "rename": lambda path: f"--rename {shlex.quote(path)}=NEW",
+    "replace": "--replace",
     "rewrite": lambda pairs: " ".join(
         f"--rewrite {shlex.quote(f'{old}={new}')}" for old, new in pairs.items()
     ),
+    "same_locations": "--same-locations",
     "sole_writer": "--sole-writer",
     "upgrade": lambda _: command("upgrade"),
     "url": lambda url: f"--url {shlex.quote(url)}",

@@ -29,7 +29,7 @@ from zarr_manifest.conversion.files.scanning import (
     FileScan,
     FileWork,
     KeptScans,
-    Tally,
+    ScanCounts,
     opened_scan,
     parse_file,
     scan_of,
@@ -360,16 +360,16 @@ def _all_opened(
                 progress(names[number - 1], number, len(files))
         return found, {}, []
     checksums: dict[Chunk, str] = {}
-    tally = Tally()
+    counts = ScanCounts()
     by_number: dict[int, OpenedFile | Unusable] = {}
-    for number, scan in scanned(urls, work, tally, parallel=parallel, progress=progress):
+    for number, scan in scanned(urls, work, counts, parallel=parallel, progress=progress):
         if isinstance(scan, Unusable):
             by_number[number] = scan
             continue
         scan = scan if isinstance(scan, FileScan) else opened_scan(scan, work)
         checksums.update(scan.checksums)
         by_number[number] = _opened(scan.url, scan.tree, work, concat_dim, scan.loaded)
-    return [by_number[number] for number in range(len(urls))], checksums, tally.notes()
+    return [by_number[number] for number in range(len(urls))], checksums, counts.notes()
 
 
 def _many_files(

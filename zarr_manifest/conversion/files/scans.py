@@ -18,7 +18,7 @@ from zarr_manifest.conversion.files.scanning import (
     FileWork,
     KeptScans,
     Scan,
-    Tally,
+    ScanCounts,
     keep_scan,
     kept_name,
     scanned,
@@ -186,14 +186,14 @@ def scan_files(
     named = [urls] if isinstance(urls, str | Path) else list(urls)
     located = files_named(named, work.sources, recursive=recursive)
     own = [url for url in dict.fromkeys(located) if part_of(url, count) == number]
-    report, tally = ScanReport(), Tally()
-    for _, made in scanned(own, work, tally, parallel=parallel, progress=progress):
+    report, counts = ScanReport(), ScanCounts()
+    for _, made in scanned(own, work, counts, parallel=parallel, progress=progress):
         if isinstance(made, Unusable):
             problem = RefusedSource(redact(made.url), made.error.code, made.error.problem)
             report.refused.append(problem)
         elif isinstance(made, Scan) and made.name is None:
             report.unkept.append(redact(made.url))
-    report.found, report.made = tally.used, tally.made - tally.unkept
+    report.found, report.made = counts.used, counts.made - counts.unkept
     return report
 
 

@@ -5,7 +5,7 @@ from zarr_manifest.conversion.files.scanning.kept_scans import KeptScans
 from zarr_manifest.conversion.files.scanning.parsing import FileWork, parse_file, zarr_nodes
 from zarr_manifest.conversion.files.scanning.scanning import (
     Scan,
-    Tally,
+    ScanCounts,
     keep_scan,
     kept_name,
     opened_scan,
@@ -18,7 +18,7 @@ __all__ = [
     "FileWork",
     "KeptScans",
     "Scan",
-    "Tally",
+    "ScanCounts",
     "keep_scan",
     "kept_name",
     "opened_scan",

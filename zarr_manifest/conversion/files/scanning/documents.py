@@ -137,7 +137,7 @@ class _Array(Struct, forbid_unknown_fields=True, omit_defaults=True):
     loaded: _Loaded | None = None
 
 
-class _Group(Struct, forbid_unknown_fields=True):
+class _ScannedGroup(Struct, forbid_unknown_fields=True):
     path: str
     attributes: Raw
     arrays: list[_Array]
@@ -155,7 +155,7 @@ class _Body(Struct, forbid_unknown_fields=True):
     options: Raw
     others: dict[str, dict[str, str | int]]
     conditions: dict[str, dict[str, str | int]]
-    groups: list[_Group]
+    groups: list[_ScannedGroup]
     refused: list[_Refused]
     notes: dict[str, list[Raw]]
 
@@ -177,7 +177,7 @@ def encode_scan(scan: FileScan) -> bytes:
     """
     tree = scan.tree
     groups = [
-        _Group(
+        _ScannedGroup(
             group.path,
             _members(group.attributes),
             [

@@ -185,7 +185,7 @@ def keep_scan(file: FoundFile, work: FileWork) -> Scan | Unusable:
 
 
 @dataclass
-class Tally:
+class ScanCounts:
     """How many scans were used, and made.
 
     Parameters
@@ -221,7 +221,7 @@ class Tally:
 def scanned(
     urls: Sequence[str],
     work: FileWork,
-    tally: Tally,
+    counts: ScanCounts,
     *,
     parallel: Parallel = False,
     progress: Progress | None = None,
@@ -234,7 +234,7 @@ def scanned(
         The files.
     work : FileWork
         How they are read, and where scans are kept.
-    tally : Tally
+    counts : ScanCounts
         Counts.
     parallel : {"dask", "lithops", False} or Executor
         What makes scans that are not there, and keeps them.
@@ -260,11 +260,11 @@ def scanned(
             progress(url, next(done), len(urls))
 
     missing: list[int] = []
-    for number, scan in enumerate(_kept(urls, work, tally)):
+    for number, scan in enumerate(_kept(urls, work, counts)):
         if scan is None:
             missing.append(number)
         else:
-            tally.used += 1
+            counts.used += 1
             yield number, scan
             finished(scan.url)
     checked = check_files([urls[number] for number in missing], work.format, work.sources)
@@ -284,8 +284,8 @@ def scanned(
     all_made = in_parallel(partial(keep_scan, work=work), files, names, parallel)
     for number, made in zip(numbers, all_made, strict=True):
         if isinstance(made, Scan):
-            tally.made += 1
-            tally.unkept += made.name is None
+            counts.made += 1
+            counts.unkept += made.name is None
         elif not work.keep_going:
             raise made.error
         yield number, made
@@ -301,7 +301,7 @@ def scan_of(file: FoundFile, work: FileWork) -> FileScan:
         The file cannot be read or converted, or the scan not be kept.
     """
     assert work.scans is not None
-    (scan,) = _kept([file.url], work, Tally())
+    (scan,) = _kept([file.url], work, ScanCounts())
     if scan is not None:
         return scan
     made = keep_scan(file, work)
@@ -334,19 +334,19 @@ def opened_scan(scan: Scan, work: FileWork) -> FileScan:
 def kept_name(url: str, work: FileWork) -> str | None:
     """Return the name of the document that is kept for the present state of a file, or None."""
     found = _document(url, work)
-    if found is None or _usable(url, *found, work.sources, Tally()) is None:
+    if found is None or _usable(url, *found, work.sources, ScanCounts()) is None:
         return None
     return found[0]
 
 
-def _kept(urls: Sequence[str], work: FileWork, tally: Tally) -> Iterator[FileScan | None]:
+def _kept(urls: Sequence[str], work: FileWork, counts: ScanCounts) -> Iterator[FileScan | None]:
     """Yield the scan of every file that is there, and matches its present state."""
     look = partial(_document, work=work)
     with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as threads:
         try:
             for batch in itertools.batched(urls, _BATCH_SIZE):
                 for url, stored in zip(batch, threads.map(look, batch), strict=True):
-                    yield None if stored is None else _usable(url, *stored, work.sources, tally)
+                    yield None if stored is None else _usable(url, *stored, work.sources, counts)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
@@ -367,13 +367,13 @@ def _document(url: str, work: FileWork) -> tuple[str, bytes] | None:
 
 
 def _usable(
-    url: str, name: str, document: bytes, sources: FileSources, tally: Tally
+    url: str, name: str, document: bytes, sources: FileSources, counts: ScanCounts
 ) -> FileScan | None:
     try:
         scan = decode_scan(document, name, url)
         if any(sources.identity(other) != state for other, state in scan.others.items()):
             return None
     except UnusableScanError as error:
-        tally.damaged.append(f"{name}: {error}")
+        counts.damaged.append(f"{name}: {error}")
         return None
     return scan
