@@ -27,12 +27,6 @@ from zarr_manifest.format.conditions import (
     format_last_modified,
     parse_conditions,
 )
-from zarr_manifest.format.consolidated import (
-    consolidated_members,
-    has_consolidated,
-    with_members,
-    without_copies,
-)
 from zarr_manifest.format.declaration import (
     TRANSFORMER_NAME,
     TRANSFORMERS,
@@ -106,11 +100,15 @@ from zarr_manifest.format.precedence import (
     Pending,
     PendingChange,
     Standing,
+    consolidated_members,
     digest_of,
+    has_consolidated,
     interpret_pending,
     parse_pending,
     standing,
+    with_members,
     with_pending,
+    without_copies,
 )
 
 __all__ = [

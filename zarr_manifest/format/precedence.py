@@ -1,4 +1,4 @@
-"""Precedence: which metadata of a node count while a change of several nodes is written. Pure.
+"""Consolidated metadata, and precedence: which metadata of a node count. Pure.
 
 The commit of a change is one put of the root's ``zarr.json``, whose consolidated metadata have
 copies of all nodes; the nodes' own ``zarr.json`` follow. Until they have, the member ``pending``
@@ -18,12 +18,6 @@ from typing import Any, Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.checksums import compute_checksum
-from zarr_manifest.format.consolidated import (
-    consolidated_members,
-    has_consolidated,
-    with_members,
-    without_copies,
-)
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.node_keys import is_possible_path
 from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
@@ -75,6 +69,42 @@ def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Stan
     if not is_behind:
         return "own"
     return "copy" if has_copy else "absent"
+
+
+# Copies --------------------------------------------------------------------------------------
+
+
+def consolidated_members(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the copies in a group's metadata, by path relative to the group."""
+    consolidated = _object(node.get(_CONSOLIDATED)) or {}
+    return dict(_object(consolidated.get("metadata")) or {})
+
+
+def has_consolidated(node: Mapping[str, Any]) -> bool:
+    """Whether a group's metadata have consolidated metadata."""
+    return isinstance(node.get(_CONSOLIDATED), dict)
+
+
+def with_members(node: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's metadata with copies of nodes below it.
+
+    Examples
+    --------
+    >>> group = with_members({"node_type": "group"}, {"a": {"node_type": "array"}})
+    >>> group["consolidated_metadata"]["metadata"]
+    {'a': {'node_type': 'array'}}
+    """
+    copies = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": {member: members[member] for member in sorted(members)},
+    }
+    return {**node, _CONSOLIDATED: copies}
+
+
+def without_copies(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's metadata without consolidated metadata."""
+    return {name: node[name] for name in node if name != _CONSOLIDATED}
 
 
 # The member ``pending`` --------------------------------------------------------------------
