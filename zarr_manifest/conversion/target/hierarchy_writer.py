@@ -45,10 +45,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import store_underneath
 from zarr_manifest.manifest import Manifest, References, references_of
-from zarr_manifest.sources import (
-    Allow,
-    access_by_prefix,
-)
+from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.stores import open_hierarchy, store_name, store_urls
 from zarr_manifest.writing import (
     SMALL_MANIFEST,
@@ -211,14 +208,14 @@ class _Settings:
     inline_below: int | None
     lock: bool
 
-    def form(self, path: str, grid: ChunkGrid, base: str | None) -> Form:
-        """Return how to write the manifest of an array that is neither small nor streamed."""
-        shape = self._shape(path, grid)
+    def form(self, base: str | None, shape: Sequence[int] | None) -> Form:
+        """Return how to write a manifest that is not small, in partitions of a shape."""
         return Form(
             inline=False, base=base, codecs=self.codecs, partition_shape=shape, lock=self.lock
         )
 
-    def _shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
+    def shape(self, path: str, grid: ChunkGrid) -> Sequence[int] | None:
+        """Return the shape of the partitions of a manifest that is not streamed; None if whole."""
         stated = self.partition_shape
         if stated is None or isinstance(stated, Mapping):
             return None if stated is None else stated.get(path)
@@ -326,7 +323,7 @@ class _HierarchyWriter:
         _require_grid(manifest, grid)
         rewritten, any_relative = self._paths.rewritten(manifest)
         base = self._paths.base_of(path, any_relative=any_relative)
-        form = self._settings.form(path, grid, base)
+        form = self._settings.form(base, self._settings.shape(path, grid))
         size = small_size(rewritten, self._settings.largest_inline(form, self._inline_bytes))
         if size is not None:
             self._inline_bytes += size
@@ -340,14 +337,8 @@ class _HierarchyWriter:
     def _write_stream(
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
     ) -> ArrayWriter:
-        form = Form(
-            inline=False,
-            # Parts to come may have relative paths.
-            base=self._paths.base_of(path),
-            codecs=self._settings.codecs,
-            partition_shape=manifest.partition_shape,
-            lock=self._settings.lock,
-        )
+        # Parts to come may have relative paths.
+        form = self._settings.form(self._paths.base_of(path), manifest.partition_shape)
         self._earlier.require_replaceable(path)
         writer = ArrayWriter(self._change.store, path, metadata, form)
         counted = (self.report.references, self.report.stated_bytes)
