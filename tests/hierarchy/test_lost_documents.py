@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.core.sync import sync
-from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.combinations import combinations
 from tests.counting_store import Counting
-from tests.hierarchies import files_below, in_memory, in_memory_of_obstore
+from tests.hierarchies import files_below, in_memory
 from tests.properties import examples
 from tests.servers.http_files import FileServer
 from zarr_manifest.conversion import export_kerchunk_json
@@ -68,30 +67,6 @@ def redeclare(root: Path, **members: Any) -> None:
     node = json.loads(document.read_text())
     node["storage_transformers"][0]["configuration"] |= members
     document.write_text(json.dumps(node))
-
-
-@pytest.fixture(
-    params=[
-        *combinations(["path", "local", "memory", "obstore"], besides=["path", "memory"]),
-        pytest.param("http", marks=pytest.mark.servers),
-    ]
-)
-def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
-    servers: list[FileServer] = []
-
-    def serve(root: Path) -> str:
-        servers.append(FileServer(root).__enter__())
-        return servers[-1].url
-
-    yield {
-        "path": lambda root: root,
-        "local": LocalStore,
-        "memory": in_memory,
-        "obstore": in_memory_of_obstore,
-        "http": serve,
-    }[request.param]
-    for server in servers:
-        server.__exit__(None, None, None)
 
 
 LOST = pytest.mark.parametrize(

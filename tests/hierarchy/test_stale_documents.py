@@ -19,12 +19,10 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
-from zarr.storage import LocalStore
 
 import zarr_manifest as zm
-from tests.combinations import combinations
 from tests.counting_store import Counting
-from tests.hierarchies import declare_manifest, files_below, in_memory, in_memory_of_obstore
+from tests.hierarchies import declare_manifest, files_below, in_memory
 from tests.properties import examples
 from tests.servers.http_files import FileServer, cached, redirect, truncate
 from zarr_manifest.conversion import export_kerchunk_json
@@ -116,30 +114,6 @@ def read(location: Any, **options: Any) -> dict[str, list[int]]:
         array: Any = group[path]
         found[path] = np.asarray(array[:]).tolist()
     return found
-
-
-@pytest.fixture(
-    params=[
-        *combinations(["path", "local", "memory", "obstore"], besides=["path", "memory"]),
-        pytest.param("http", marks=pytest.mark.servers),
-    ]
-)
-def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
-    servers: list[FileServer] = []
-
-    def serve(root: Path) -> str:
-        servers.append(FileServer(root).__enter__())
-        return servers[-1].url
-
-    yield {
-        "path": lambda root: root,
-        "local": LocalStore,
-        "memory": in_memory,
-        "obstore": in_memory_of_obstore,
-        "http": serve,
-    }[request.param]
-    for server in servers:
-        server.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
