@@ -199,6 +199,8 @@ class PendingChange:
     group : bytes
         The ``zarr.json`` of the root, or of another group with copies, as stored. The copies are
         parsed once one of them counts.
+    node : dict, optional
+        The same, parsed; not modified.
 
     Examples
     --------
@@ -213,14 +215,15 @@ class PendingChange:
     (True, True)
     """
 
-    def __init__(self, pending: Pending, group: bytes) -> None:
+    def __init__(self, pending: Pending, group: bytes, node: dict[str, Any] | None = None) -> None:
         self.pending = pending
         self._group = group
+        self._node = node
 
     @functools.cached_property
     def _copies(self) -> dict[str, dict[str, Any]]:
         """The copies of all nodes, each without copies of its own."""
-        members = members_in(parse_node(self._group) or {})
+        members = members_in(self._node or parse_node(self._group) or {})
         return {
             path: without_copies(copy)
             for path, member in members
@@ -244,8 +247,8 @@ class PendingChange:
         if found == "absent":
             return None
         copy = self._copies[path]
-        had_copies = own is not None and has_consolidated(parse_node(own) or {})
-        if had_copies and copy.get("node_type") == "group":
+        is_group = copy.get("node_type") == "group"
+        if is_group and own is not None and has_consolidated(parse_node(own) or {}):
             below = f"{path}/"
             members = {p: self._copies[p] for p in self._copies if p.startswith(below)}
             copy = with_members(copy, {p.removeprefix(below): members[p] for p in members})

@@ -123,7 +123,13 @@ class ManifestDocuments:
     @property
     def is_loaded(self) -> bool:
         """Whether a manifest that is one document is loaded."""
-        return self._cache.find(None) is not None
+        return self.loaded is not None
+
+    @property
+    def loaded(self) -> LoadedManifest | None:
+        """A manifest that is one document, if it is loaded; authorised or not."""
+        found = self._cache.find(None)
+        return found if isinstance(found, LoadedManifest) else None
 
     async def load(self) -> None:
         """Load a manifest that is one document.

@@ -98,6 +98,7 @@ class Change:
         self._default: dict[str, bytes] = {}
         # What was read, parsed and listed. Not handed out: callers modify what they get.
         self._parsed: dict[str, dict[str, Any] | None] = {}
+        self._new: dict[str, dict[str, Any] | None] = {}
         self._copies: dict[str, dict[str, Any]] = {}
         self._names: dict[str, list[str]] = {}
 
@@ -195,14 +196,24 @@ class Change:
     def set(self, path: str, metadata: dict[str, Any]) -> None:
         """Let a node have these metadata afterwards; copies in a group's are made anew."""
         self._after[path] = dump_node(without_copies(metadata))
+        self._new.pop(path, None)
 
     def set_default(self, path: str, metadata: dict[str, Any]) -> None:
         """Let there be a node with these metadata afterwards, unless there is another."""
         self._default[path] = dump_node(without_copies(metadata))
+        self._new.pop(path, None)
 
     def remove(self, path: str) -> None:
         """Let there be no node afterwards."""
         self._after[path] = None
+        self._new.pop(path, None)
+
+    def _new_node(self, path: str) -> dict[str, Any] | None:
+        """Return the metadata of a node that is set or removed as they will be; see `_node`."""
+        if path not in self._new:
+            body = self._after.get(path, self._default.get(path))
+            self._new[path] = None if body is None else parse_node(body)
+        return self._new[path]
 
     def commit(self, *, consolidate: bool = False) -> list[str]:
         """Change all nodes at once.
@@ -251,7 +262,7 @@ class Change:
 
     def _differs(self, path: str, after: bytes | None) -> bool:
         """Whether a node, or a copy of it, is not what it is to be."""
-        node = None if after is None else parse_node(after)
+        node = self._new_node(path)
         return self._own_differs(path, after) or any(
             _without_copies(self._copies_in(group).get(_member(group, path))) != node
             for group in ancestors(path)
@@ -263,7 +274,7 @@ class Change:
         if before is None or after is None or before == after:
             return before != after
         node = self._node(path)
-        return node is None or without_copies(node) != parse_node(after)
+        return node is None or without_copies(node) != self._new_node(path)
 
     def _place(self, changed: Mapping[str, bytes | None], consolidate: bool) -> str | None:
         """Return the path of the group that is put as the commit.
@@ -289,10 +300,9 @@ class Change:
         return None
 
     def _will_be_group(self, path: str) -> bool:
-        body = self._after.get(path, self.read(path).body)
-        if body is None and path not in self._after:
-            body = self._default.get(path)
-        return _is_group(None if body is None else parse_node(body))
+        if path in self._after or (path in self._default and self.read(path).body is None):
+            return _is_group(self._new_node(path))
+        return _is_group(self._node(path))
 
     def _put(
         self, place: str | None, changed: Mapping[str, bytes | None], *, is_complete: bool
@@ -306,11 +316,10 @@ class Change:
         before = self.read(place)
         members = self._members(place, is_complete=is_complete)
         for path in changed.keys() - {place}:
-            body = changed[path]
-            if body is None:
+            if changed[path] is None:
                 members.pop(_member(place, path), None)
             else:
-                members[_member(place, path)] = parse_node(body)
+                members[_member(place, path)] = self._new_node(path)
         between = {
             group: _member(place, group)
             for path in changed
@@ -328,7 +337,7 @@ class Change:
             *(group for group in between if self.has_copies(group)),
         ]
         pending = {_member(place, path): own_digest(self.read(path)) for path in sorted(behind)}
-        node = parse_node(changed.get(place) or before.body or b"") or {}
+        node = (self._new_node(place) if changed.get(place) else self._node(place)) or {}
         document = dump_node(with_pending(with_members(node, members), pending))
         if document == before.body:
             return None

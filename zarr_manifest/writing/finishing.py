@@ -60,6 +60,8 @@ def finish(
     # What this call has left of own documents, by member.
     left: dict[str, str | None] = {}
     while True:
+        if not left and _has_nothing_pending(stored.body):
+            return Finished(stored)
         node = parsed(stored) or {}
         pending = parse_pending(node)
         late: dict[str, str | None] = {}
@@ -68,7 +70,7 @@ def finish(
             copies = {member for member, _ in members_in(node)}
             late = {member: digest for member, digest in left.items() if member in copies}
         if stored.body is not None and (pending or late):
-            change = PendingChange({**late, **pending}, stored.body)
+            change = PendingChange({**late, **pending}, stored.body, node)
             calls = (
                 Call(0, functools.partial(_follow, store, group, member, change, known or {}))
                 for member in change.pending
@@ -87,6 +89,11 @@ def finish(
             stored, known = found, None
         else:
             return Finished(stored, frozenset(join(group, member) for member in left))
+
+
+def _has_nothing_pending(document: bytes | None) -> bool:
+    """Whether metadata have no member of this name, which may be written with escapes."""
+    return document is None or (b'"pending"' not in document and rb"\u" not in document)
 
 
 def _follow(

@@ -34,7 +34,6 @@ from zarr_manifest.locations import AllowList, Base, UrlLocation, resolver, sugg
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import store_urls
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -270,8 +269,7 @@ def _require_all(found: Concatenation, existing: Input, report: AppendReport) ->
 def _new_locations(growing: Growing, new: Sequence[Input], dim: str) -> list[str]:
     """Return prefixes of what new references refer to, and present ones do not."""
     known = suggest_prefixes(_urls(growing.existing, dim, only_last=True))
-    roots = store_urls(growing.hierarchy.store)
-    covered = AllowList([*known, *(UrlLocation(*_place(root)).url for root in roots)])
+    covered = AllowList([*known, *(UrlLocation(*_place(root)).url for root in growing.roots)])
     found = {url for each in new for url in _urls(each, dim)}
     return suggest_prefixes(url for url in found if covered.match(url) is None)
 

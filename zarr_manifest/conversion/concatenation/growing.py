@@ -5,6 +5,7 @@ The documents of partitions to which nothing is added stay as they are, and are 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
@@ -27,19 +28,18 @@ from zarr_manifest.format import (
     DIGEST_PLACEHOLDER,
     ArrayMetadata,
     Configuration,
+    interpret_declaration,
     parse_canonical,
     strict,
 )
 from zarr_manifest.hierarchy import (
-    DeclaredArray,
     InspectedHierarchy,
     Partition,
     nodes_of,
     store_underneath,
 )
-from zarr_manifest.hierarchy import Node as StoredNode
-from zarr_manifest.locations import quote_path
-from zarr_manifest.manifest import references_of
+from zarr_manifest.locations import Base, UrlLocation, quote_path
+from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import open_hierarchy, store_urls
 from zarr_manifest.writing import ArrayWriter, Change, Form, give_way, guarded_store
@@ -152,21 +152,26 @@ class Growing:
         self.change.commit()
 
     def _set(self, array: JoinedArray, kept: ArrayNode | None) -> int:
-        declared = self._declared(array.path)
+        stated = self.change.node(array.path) or {}
+        declared = strict(interpret_declaration(stated))
         node = array.node()
-        metadata = {**(self.change.node(array.path) or {}), **node.metadata}
+        metadata = {**stated, **node.metadata}
         paths, base = self._paths(array.path, declared)
         if declared is None:
             form = Form(base=base, lock=not ArrayMetadata("", metadata).is_unlocked)
         else:
-            form = Form.as_declared(declared.configuration, metadata, base)
+            form = Form.as_declared(declared, metadata, base)
         partial: tuple[dict[Partition, str], Any] | None = None
         if declared is not None and array.joint is not None and kept is not None:
             partial = _partial(declared, array.joint, kept)
         checksums, manifest = ({}, node.manifest) if partial is None else partial
         writer = ArrayWriter(self.change.store, array.path, metadata, form, checksums)
         written = 0
-        if form.partition_shape is None or not isinstance(manifest, StreamedManifest):
+        if isinstance(manifest, Manifest):
+            found = references_of(manifest)
+            writer.write(paths.rewritten(found)[0])
+            written = len(found)
+        elif form.partition_shape is None:
             found = whole(ArrayNode(array.path, node.metadata, manifest))
             writer.write(paths.rewritten(found)[0])
             written = len(found)
@@ -177,36 +182,45 @@ class Growing:
         self.change.set(array.path, writer.metadata)
         return written
 
-    def _declared(self, path: str) -> DeclaredArray | None:
-        stated = self.change.node(path) or {}
-        return strict(self.hierarchy.declaration(StoredNode(path, metadata=stated)))
+    @functools.cached_property
+    def roots(self) -> list[UrlLocation]:
+        """The URLs of the root."""
+        return store_urls(self.hierarchy.store)
 
-    def _paths(self, path: str, declared: DeclaredArray | None) -> tuple[SourcePaths, str | None]:
+    @functools.cached_property
+    def _known_paths(self) -> dict[str | None, SourcePaths]:
+        return {}
+
+    def _paths_from(self, base: str | None) -> SourcePaths:
+        """Return what rewrites paths to resolve against a base, relative to the root."""
+        if base not in self._known_paths:
+            self._known_paths[base] = SourcePaths(self.roots, base)
+        return self._known_paths[base]
+
+    def _paths(self, path: str, declared: Configuration | None) -> tuple[SourcePaths, str | None]:
         """Return what rewrites paths to resolve against the array's base, and this base."""
-        roots = store_urls(self.hierarchy.store)
         if declared is None:
-            found = SourcePaths(roots)
+            found = self._paths_from(None)
             return found, found.base_of(path)
-        stated = declared.configuration.base
-        base = declared.base
+        stated = declared.base
+        base = Base.parse(stated, directory=path, root=self.hierarchy.sources.root)
         if base.scheme and base.root is None:
-            return SourcePaths(roots, stated), stated
+            return self._paths_from(stated), stated
         directory = base.path.rpartition("/")[0]
         if base.scheme:
             assert base.root is not None
             directory = posixpath.relpath(f"/{directory}", f"/{base.root.path}")
         reference = f"./{quote_path(directory)}/" if directory else "./"
-        return SourcePaths(roots, reference), stated
+        return self._paths_from(reference), stated
 
 
 def _partial(
-    declared: DeclaredArray, joint: Joint, kept: ArrayNode
+    stated: Configuration, joint: Joint, kept: ArrayNode
 ) -> tuple[dict[Partition, str], StreamedManifest] | None:
     """Return the checksums of the documents that stay, and the other partitions.
 
     None if all documents have to be written.
     """
-    stated = declared.configuration
     first = joint.placements[0]
     parts = kept.manifest.parts if isinstance(kept.manifest, StreamedManifest) else None
     if first.node is not kept or first.nbytes or not isinstance(parts, StoredParts):

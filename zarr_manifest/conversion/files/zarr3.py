@@ -226,17 +226,18 @@ class _HierarchyNodes:
 
     def _array(self, node: StoredNode) -> ArrayNode:
         metadata = checked_metadata(ArrayMetadata("", node.metadata).undeclared)
-        array = strict(self._hierarchy.declaration(node))
-        if array is None:
+        documents = self._documents.get(node.path)
+        if documents is None:
+            strict(self._hierarchy.declaration(node))  # raises what is wrong with it
             grid = strict(interpret_chunk_grid(metadata))
             if grid is None:
                 raise NotConvertibleError("its chunk grid is of an unknown kind")
             return ArrayNode(node.path, metadata, self._native(node, grid))
-        parts = StoredParts(array, self._documents[node.path], self._roots)
-        if array.partitions is None:
-            (manifest,) = parts
-            return ArrayNode(node.path, metadata, manifest)
-        streamed = StreamedManifest(array.partitions.shape, parts, is_in_order=True)
+        parts = StoredParts(documents.array, documents, self._roots)
+        partitions = documents.array.partitions
+        if partitions is None:
+            return ArrayNode(node.path, metadata, parts.whole())
+        streamed = StreamedManifest(partitions.shape, parts, is_in_order=True)
         return ArrayNode(node.path, metadata, streamed)
 
     @functools.cached_property
@@ -345,6 +346,19 @@ class StoredParts:
     def along(self, axis: int, chunks: range) -> StoredParts:
         """Return the documents of the partitions that have some chunks along a dimension."""
         return StoredParts(self._array, self._documents, self._roots, (axis, chunks))
+
+    def whole(self) -> Manifest:
+        """Return a manifest that is one document.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read, or is invalid.
+        """
+        if (loaded := self._documents.loaded) is None:
+            (manifest,) = self
+            return manifest
+        return self._manifest(loaded)
 
     def __iter__(self) -> Iterator[Manifest]:
         try:
