@@ -198,8 +198,7 @@ def _appended(
             location=", ".join(report.new_locations),
             remedy=Advice("Without ", Setting("same_locations", True), ", it is appended."),
         )
-    kept = sequence[0].arrays
-    report.references = sum(growing.set_all((array, kept[array.path]) for array in found.arrays))
+    report.references = sum(growing.set_all(found.arrays, new))
     report.arrays = len(found.arrays)
     report.notes += [(array.path, note) for array in found.arrays for note in array.notes]
     growing.commit()
@@ -395,7 +394,7 @@ def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:
     if not removed:
         return report
     cut_to = cut_input(given, dim, removed, None)
-    growing.set_all((JoinedArray(path, whole=cut_to.arrays[path]), None) for path in along)
+    growing.set_all(JoinedArray(path, whole=cut_to.arrays[path]) for path in along)
     report.arrays = len(along)
     growing.commit()
     return report

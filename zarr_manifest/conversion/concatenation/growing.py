@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.inputs import Input, opened_input
 from zarr_manifest.conversion.concatenation.joining import JoinedArray
 from zarr_manifest.conversion.concatenation.overlap import whole
-from zarr_manifest.conversion.concatenation.placing import Joint, Placement
+from zarr_manifest.conversion.concatenation.placing import Joint, Placement, chunk_shape
 from zarr_manifest.conversion.files import StoredParts
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.conversion.target import SourcePaths
@@ -54,6 +57,18 @@ _MOST_ATTEMPTS = 40
 
 # Number of arrays of which documents are read or written at the same time.
 CONCURRENT_ARRAYS = 16
+
+# What is written by default if nobody asks for another form.
+_ONE_DOCUMENT = f"./manifest-{DIGEST_PLACEHOLDER}.json"
+
+# Number of chunks in a partition along a dimension that grows: if there is one chunk along the
+# others, and at least.
+_LONGEST = 128
+_SHORTEST = 16
+
+# Most chunks in a partition, and number of documents from which on partitions are longer.
+_MOST_CHUNKS = 2**17
+_MANY_DOCUMENTS = 1000
 
 
 def repeatedly[T](attempt: Callable[[], T]) -> T:
@@ -117,14 +132,18 @@ class Growing:
         hierarchy = InspectedHierarchy.open(location, allow=allow)
         return cls(change, hierarchy, opened_input(hierarchy, location, found))
 
-    def set_all(self, arrays: Iterable[tuple[JoinedArray, ArrayNode | None]]) -> list[int]:
+    def set_all(
+        self, arrays: Iterable[JoinedArray], replaced: Sequence[tuple[range, Input]] | None = None
+    ) -> list[int]:
         """Write the documents of arrays, and let the change declare them.
 
         Parameters
         ----------
-        arrays : iterable of (JoinedArray, ArrayNode or None)
-            Each array as it will be, and the first part of its present chunks, if they stay where
-            they are.
+        arrays : iterable of JoinedArray
+            Each array as it will be.
+        replaced : sequence of (range, Input), optional
+            The inputs besides the hierarchy, and the values along the dimension that each of them
+            replaces, if all other present chunks stay where they are.
 
         Returns
         -------
@@ -133,11 +152,11 @@ class Growing:
         """
         # Waiting for stores takes longer than all else.
         with ThreadPoolExecutor(CONCURRENT_ARRAYS) as threads:
-            return list(threads.map(self._set_named, *zip(*arrays, strict=True)))
+            return list(threads.map(functools.partial(self._set_named, replaced), arrays))
 
-    def _set_named(self, array: JoinedArray, kept: ArrayNode | None) -> int:
+    def _set_named(self, replaced: Sequence[tuple[range, Input]] | None, array: JoinedArray) -> int:
         try:
-            return self._set(array, kept)
+            return self._set(array, replaced)
         except ManifestError as error:
             raise error.in_context(array=array.path) from error.__cause__
 
@@ -151,28 +170,29 @@ class Growing:
         """
         self.change.commit()
 
-    def _set(self, array: JoinedArray, kept: ArrayNode | None) -> int:
+    def _set(self, array: JoinedArray, replaced: Sequence[tuple[range, Input]] | None) -> int:
         stated = self.change.node(array.path) or {}
         declared = strict(interpret_declaration(stated))
-        node = array.node()
-        metadata = {**stated, **node.metadata}
+        metadata = {**stated, **array.metadata}
         paths, base = self._paths(array.path, declared)
         if declared is None:
             form = Form(base=base, lock=not ArrayMetadata("", metadata).is_unlocked)
         else:
             form = Form.as_declared(declared, metadata, base)
-        partial: tuple[dict[Partition, str], Any] | None = None
-        if declared is not None and array.joint is not None and kept is not None:
-            partial = _partial(declared, array.joint, kept)
-        checksums, manifest = ({}, node.manifest) if partial is None else partial
+        partial: tuple[dict[Partition, str], Manifest | StreamedManifest] | None = None
+        if array.joint is not None and form.manifest in (None, _ONE_DOCUMENT):
+            form = _partitioned(form, array.joint)
+        elif declared is not None and array.joint is not None and replaced is not None:
+            present = self.existing.arrays[array.path]
+            new = [(place, each.arrays[array.path]) for place, each in replaced]
+            partial = _partial(declared, array.joint, present, new)
+        if partial is None:
+            partial = {}, array.manifest(form.partition_shape)
+        checksums, manifest = partial
         writer = ArrayWriter(self.change.store, array.path, metadata, form, checksums)
         written = 0
-        if isinstance(manifest, Manifest):
-            found = references_of(manifest)
-            writer.write(paths.rewritten(found)[0])
-            written = len(found)
-        elif form.partition_shape is None:
-            found = whole(ArrayNode(array.path, node.metadata, manifest))
+        if isinstance(manifest, Manifest) or form.partition_shape is None:
+            found = whole(ArrayNode(array.path, array.metadata, manifest))
             writer.write(paths.rewritten(found)[0])
             written = len(found)
         else:
@@ -214,37 +234,116 @@ class Growing:
         return self._paths_from(reference), stated
 
 
+def _partitioned(form: Form, joint: Joint) -> Form:
+    """Return a form with partitions along the dimension, if there are so many chunks along it.
+
+    A document that grows is written each time: partitions that are full are not.
+    """
+    shape = growing_partitions(joint.grid_shape, joint.axis)
+    if joint.grid_shape[joint.axis] <= shape[joint.axis]:
+        return form
+    return replace(form, manifest=None, partition_shape=shape)
+
+
+def growing_partitions(counts: Sequence[int], axis: int) -> list[int]:
+    """Return the shape of partitions for an array that grows along a dimension.
+
+    An append writes half a partition, and a line for each partition into two ``zarr.json``: both
+    together are fewest bytes if partitions are as long as the root of that which is between.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Number of chunks along each dimension.
+    axis : int
+        The dimension.
+
+    Examples
+    --------
+    >>> growing_partitions((500, 1), 0), growing_partitions((3, 4, 500), 2)
+    ([128, 1], [3, 4, 32])
+    >>> growing_partitions((500_000, 100), 0), growing_partitions((500, 1000, 1000), 0)
+    ([512, 100], [1, 250, 500])
+    """
+    shape = [max(1, count) for count in counts]
+    shape[axis] = 1
+    others = math.prod(shape)
+    length = max(_SHORTEST, 2 ** round(math.log2(_LONGEST / math.sqrt(others))))
+    while counts[axis] > length * _MANY_DOCUMENTS:
+        length *= 2
+    shape[axis] = max(1, min(length, _MOST_CHUNKS // others))
+    while math.prod(shape) > _MOST_CHUNKS:
+        longest = max(range(len(shape)), key=lambda n: shape[n])
+        shape[longest] = -(-shape[longest] // 2)
+    return shape
+
+
 def _partial(
-    stated: Configuration, joint: Joint, kept: ArrayNode
-) -> tuple[dict[Partition, str], StreamedManifest] | None:
+    stated: Configuration, joint: Joint, present: ArrayNode, new: Sequence[tuple[range, ArrayNode]]
+) -> tuple[dict[Partition, str], Manifest | StreamedManifest] | None:
     """Return the checksums of the documents that stay, and the other partitions.
 
     None if all documents have to be written.
+
+    Parameters
+    ----------
+    stated : Configuration
+        The present declaration.
+    joint : Joint
+        The array as it will be.
+    present : ArrayNode
+        The array as it is.
+    new : sequence of (range, ArrayNode)
+        What is put into it, and which of the present values it replaces.
     """
-    first = joint.placements[0]
-    parts = kept.manifest.parts if isinstance(kept.manifest, StreamedManifest) else None
-    if first.node is not kept or first.nbytes or not isinstance(parts, StoredParts):
-        return None
+    parts = present.manifest.parts if isinstance(present.manifest, StreamedManifest) else None
     checksums = _checksums(stated, len(joint.grid_shape))
-    if checksums is None or stated.partition_shape is None:
+    shape = stated.partition_shape
+    if checksums is None or shape is None or not isinstance(parts, StoredParts):
         return None
-    axis, rows = joint.axis, stated.partition_shape[joint.axis]
-    begin = first.stop // rows * rows
+    axis, chunk = joint.axis, chunk_shape(present)[joint.axis]
+    if chunk_shape(ArrayNode(present.path, joint.metadata, present.manifest))[axis] != chunk:
+        return None
+    length: int = present.metadata["shape"][axis]
+    stays = np.zeros(joint.grid_shape[axis], bool)
+    stays[: -(-length // chunk)] = True
+    for place, _ in new:
+        stays[place.start // chunk : -(-place.stop // chunk)] = False
+    starts = np.arange(0, len(stays), shape[axis])
+    is_whole = np.logical_and.reduceat(stays, starts)
     own: dict[Partition, str] = {
-        index: each for index, each in checksums.items() if index[axis] * rows < begin
+        index: each for index, each in checksums.items() if is_whole[index[axis]]
     }
-    used: Sequence[Placement] = joint.placements[1:]
-    if begin < first.stop:
-        at_joint = range(begin, first.stop)
-        node = ArrayNode(
-            kept.path,
-            kept.metadata,
-            StreamedManifest(stated.partition_shape, parts.along(axis, at_joint), is_in_order=True),
-        )
-        used = [Placement(node, 0, first.stop, chunks=at_joint), *used]
-    manifest = joint.manifest(used, partition_shape=stated.partition_shape)
-    assert isinstance(manifest, StreamedManifest)  # it has a partition shape
-    return own, manifest
+    # What stays in the other partitions is written with what is new there.
+    kept = stays & ~np.repeat(is_whole, shape[axis])[: len(stays)]
+    used = [
+        Placement(_within(present, parts, axis, chunks), 0, chunks.stop, chunks=chunks)
+        for chunks in _runs(kept)
+    ]
+    added = {id(node) for _, node in new}
+    used += [each for each in joint.placements if id(each.node) in added]
+    used.sort(key=lambda each: each.start if each.chunks is None else each.chunks.start)
+    return own, joint.manifest(used, partition_shape=shape)
+
+
+def _within(node: ArrayNode, parts: StoredParts, axis: int, chunks: range) -> ArrayNode:
+    """Return an array with the documents that have some chunks along an axis."""
+    manifest = node.manifest
+    assert isinstance(manifest, StreamedManifest)  # it has stored parts
+    few = StreamedManifest(manifest.partition_shape, parts.along(axis, chunks), is_in_order=True)
+    return ArrayNode(node.path, node.metadata, few)
+
+
+def _runs(mask: npt.NDArray[np.bool_]) -> Iterator[range]:
+    """Yield the runs of true values.
+
+    Examples
+    --------
+    >>> list(_runs(np.array([True, True, False, True])))
+    [range(0, 2), range(3, 4)]
+    """
+    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
+    return itertools.starmap(range, itertools.batched(edges, 2))
 
 
 def _checksums(stated: Configuration, ndim: int) -> dict[tuple[int, ...], str] | None:

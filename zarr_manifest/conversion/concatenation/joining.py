@@ -6,7 +6,6 @@ joined: the numbers of the other arrays would be in a wrong place.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +35,7 @@ from zarr_manifest.conversion.nodes import (
     GroupNode,
     Node,
     RefusedNode,
+    StreamedManifest,
     refused,
 )
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
@@ -65,12 +65,26 @@ class JoinedArray:
     whole: ArrayNode | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Its metadata."""
+        if self.whole is not None:
+            return self.whole.metadata
+        assert self.joint is not None  # one or the other
+        return self.joint.metadata
+
+    def manifest(self, partition_shape: Sequence[int] | None = None) -> Manifest | StreamedManifest:
+        """Return its manifest; see :meth:`Joint.manifest`."""
+        if self.whole is not None:
+            return self.whole.manifest
+        assert self.joint is not None  # one or the other
+        shape = None if partition_shape is None else tuple(partition_shape)
+        return self.joint.manifest(partition_shape=shape)
+
     def node(self) -> ArrayNode:
         """Return the array as a node."""
-        if self.whole is not None:
-            return dataclasses.replace(self.whole, notes=(*self.whole.notes, *self.notes))
-        assert self.joint is not None  # one or the other
-        return ArrayNode(self.path, self.joint.metadata, self.joint.manifest(), self.notes)
+        before = () if self.whole is None else self.whole.notes
+        return ArrayNode(self.path, self.metadata, self.manifest(), (*before, *self.notes))
 
 
 @dataclass

@@ -15,7 +15,7 @@ from zarr_manifest.conversion.concatenation.inputs import Input, is_held
 from zarr_manifest.conversion.concatenation.placing import chunk_shape
 from zarr_manifest.conversion.nodes import ArrayNode, parts_of
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.manifest import JoinedReferences, References, are_same, references_of
+from zarr_manifest.manifest import JoinedReferences, Manifest, References, are_same, references_of
 
 
 def places_of(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
@@ -153,6 +153,8 @@ def _same(existing: Input, there: ArrayNode, node: ArrayNode, axis: int, place: 
 
 def whole(node: ArrayNode) -> References:
     """Return all references of an array."""
+    if isinstance(node.manifest, Manifest):
+        return references_of(node.manifest)
     joined = JoinedReferences()
     grid_shape: tuple[int, ...] = ()
     for part in map(references_of, parts_of(node.manifest)):
