@@ -6,6 +6,7 @@ are busy at the same time: the more, the smaller they are.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 # Number of calls under way at the same time: of small ones, for stores that take their time, ...
-_MOST = 16
+_MOST = 32
 
 # ... and of large ones, which the processors work on, and which need memory.
 _FEW = max(2, min(4, os.cpu_count() or 1))
@@ -48,11 +49,16 @@ def in_threads[T](calls: Iterable[Call[T]]) -> Iterator[T]:
     >>> list(in_threads(Call(1, lambda n=n: n * n) for n in range(4)))
     [0, 1, 4, 9]
     """
+    remaining = iter(calls)
+    first = list(itertools.islice(remaining, 2))
+    if len(first) == 1:
+        yield first[0].make()  # without the start of a thread
+        return
     pending: deque[tuple[int, Future[T]]] = deque()
     load = 0
     with ThreadPoolExecutor(_MOST, "zarr-manifest-writing") as pool:
         try:
-            for call in calls:
+            for call in itertools.chain(first, remaining):
                 while not _has_room(len(pending), load + call.weight):
                     weight, result = pending.popleft()
                     load -= weight

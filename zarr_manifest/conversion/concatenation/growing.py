@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _MOST_ATTEMPTS = 40
 
 # Number of arrays of which documents are read or written at the same time.
-CONCURRENT_ARRAYS = 16
+CONCURRENT_ARRAYS = 32
 
 # What is written by default if nobody asks for another form.
 _ONE_DOCUMENT = f"./manifest-{DIGEST_PLACEHOLDER}.json"

@@ -377,10 +377,20 @@ class StoredParts:
         region = self._array.partitions.region(partition)[axis]
         return region.start < chunks.stop and chunks.start < region.stop
 
+    @property
+    def _is_within_one(self) -> bool:
+        """Whether what is wanted is no longer than a partition."""
+        if self._within is None or self._array.partitions is None:
+            return False
+        axis, chunks = self._within
+        return len(chunks) <= self._array.partitions.shape[axis]
+
     async def _loaded(self, batch: Iterable[Any]) -> list[Manifest]:
         if self._array.partitions is None:
             return [self._manifest(loaded) async for loaded in self._documents.every()]
-        calls = (functools.partial(self._documents.partition, each) for each in batch)
+        # The end of what grows is looked at several times.
+        load = functools.partial(self._documents.partition, keep=self._is_within_one)
+        calls = (functools.partial(load, each) for each in batch)
         return [self._manifest(loaded) async for loaded in in_order(calls, CONCURRENCY)]
 
     def _manifest(self, loaded: LoadedManifest) -> Manifest:
