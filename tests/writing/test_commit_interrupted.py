@@ -34,7 +34,7 @@ from tests.settled import assert_settled
 from zarr_manifest.conversion import GroupNode, write_hierarchy
 from zarr_manifest.errors import ManifestError, WriteConflictError
 from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
-from zarr_manifest.writing.entries import interpret_entries
+from zarr_manifest.writing.given_entries import interpret_entries
 
 pytestmark = [
     pytest.mark.slow,

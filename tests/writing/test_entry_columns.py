@@ -23,7 +23,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import interpret_declaration, parse_node, strict
 from zarr_manifest.hierarchy import DeclaredArray, interpret_array
 from zarr_manifest.manifest import References
-from zarr_manifest.writing.entries import interpret_entries
+from zarr_manifest.writing.given_entries import interpret_entries
 
 GRID = (3, 12)
 
@@ -92,7 +92,7 @@ def outcome(way: Any) -> tuple[Any, ...]:
 
 def as_document(pairs: Any) -> References:
     """The way that always works: everything as one document."""
-    private: Any = importlib.import_module("zarr_manifest.writing.entries")
+    private: Any = importlib.import_module("zarr_manifest.writing.given_entries")
     return private._interpret_as_document(ARRAY, private._pairs(pairs))
 
 

@@ -21,7 +21,7 @@ from zarr_manifest.hierarchy import ChunkManifestTransformer, LoadedManifest, Ma
 from zarr_manifest.manifest import References
 from zarr_manifest.writing.edited_store import EditedStore
 from zarr_manifest.writing.edits import Edited, Index, WrittenChunk
-from zarr_manifest.writing.entries import interpret_entries
+from zarr_manifest.writing.given_entries import interpret_entries
 from zarr_manifest.writing.rewriting import reference_in_store
 from zarr_manifest.zarr_internals import sync
 

@@ -14,7 +14,7 @@ from zarr_manifest.manifest import JoinedReferences, References
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import Edited, Index, WrittenChunk
-from zarr_manifest.writing.entries import interpret_entries
+from zarr_manifest.writing.given_entries import interpret_entries
 from zarr_manifest.zarr_internals import sync
 
 

@@ -37,7 +37,7 @@ from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
-from zarr_manifest.writing.entries import Entries, interpret_entries
+from zarr_manifest.writing.given_entries import Entries, interpret_entries
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
