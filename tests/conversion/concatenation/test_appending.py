@@ -39,7 +39,7 @@ def documents(root: Path, path: str) -> set[str]:
     return {name for name in files_below(root / path) if name != "zarr.json"}
 
 
-@examples(5)
+@examples(1)
 @given(parts_along())
 def test_the_values_are_those_of_numpy(given: Any) -> None:
     axis, parts, forms = given

@@ -82,7 +82,7 @@ def kinds(root: Path, path: str) -> Counter[str]:
     return +found
 
 
-@examples(5)
+@examples(1)
 @given(parts_along(), st.sampled_from([None, "auto"]))
 def test_the_values_are_those_of_numpy(given: Any, compressors: Any) -> None:
     axis, parts, forms = given
@@ -132,7 +132,7 @@ def chunked(**more: Any) -> dict[str, Any]:
     return {"v": {"chunks": (1, 2)}, **more}
 
 
-@examples(0.5)
+@examples(0.2)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3))
 def test_native_hierarchies_are_those_of_xarray(counts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -144,9 +144,11 @@ def _array_to_json(value: Any) -> Any:
         return {kind: [to_json(text) for text in texts], "shape": list(value.shape)}
     if dtype.kind not in _PLAIN_KINDS:
         raise TypeError(f"a scan cannot hold values of the type {dtype}")
-    data = _text(np.asarray(value).tobytes())
+    array: Any = np.asarray(value)
+    data = _text(array.tobytes())
     if isinstance(value, np.generic):
-        return {"scalar": dtype.str, "data": data}
+        # An empty text takes an element as an array.
+        return {"scalar": array.dtype.str, "data": data}
     return {"array": dtype.str, "shape": list(value.shape), "data": data}
 
 
