@@ -27,32 +27,28 @@ from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
     Configuration,
-    consolidated_members,
     declaration_of,
     declare,
     dump_node,
     format_canonical,
-    has_consolidated,
     join,
     likely_owner,
     node_of_metadata,
     parse_node,
-    with_members,
-    without_copies,
 )
 from zarr_manifest.hierarchy import (
     ChunkManifestTransformer,
     InspectedHierarchy,
     ManifestStore,
     Node,
-    list_nodes,
 )
-from zarr_manifest.stores import OwnStore, requested_range, slice_of
+from zarr_manifest.stores import requested_range
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import (
     Edited,
     Edits,
     Index,
+    StagedStore,
     WrittenChunk,
     coordinates_of,
     is_native,
@@ -64,134 +60,6 @@ if TYPE_CHECKING:
 
 # Chunks of at most so many bytes are written into the manifest: an object takes a request.
 _SMALL_CHUNK = 512
-
-
-class StagedStore(OwnStore):
-    """A hierarchy's own store, with metadata that are not written yet.
-
-    Parameters
-    ----------
-    store : Store
-        The hierarchy's own store.
-    edits : Edits
-        What is to change, to be added to.
-    """
-
-    def __init__(self, store: Store, edits: Edits) -> None:
-        super().__init__(store)
-        self._edits = edits
-
-    # Metadata -----------------------------------------------------------------------
-
-    async def first(self, path: str) -> bytes | None:
-        """Return the ``zarr.json`` of a node as it was before the edit, and remember it."""
-        if path not in self._edits.before:
-            found = await self._store.get(join(path, "zarr.json"), default_buffer_prototype())
-            self._edits.before.setdefault(path, None if found is None else found.to_bytes())
-        return self._edits.before[path]
-
-    async def document(self, path: str) -> bytes | None:
-        """Return the ``zarr.json`` of a node as it is to be."""
-        after = self._edits.after
-        body = after[path] if path in after else await self.first(path)
-        node = None if body is None or not after else parse_node(body)
-        if node is None or not has_consolidated(node):
-            return body
-        below = f"{path}/" if path else ""
-        members = consolidated_members(node)
-        for changed, document in after.items():
-            if changed == path or not changed.startswith(below):
-                continue
-            member = changed.removeprefix(below)
-            if document is None:
-                members.pop(member, None)
-            else:
-                members[member] = without_copies(parse_node(document) or {})
-        return dump_node(with_members(node, members))
-
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
-        """Return the value of a key, or part of it."""
-        path = node_of_metadata(key)
-        if path is None:
-            return await super().get(key, prototype, byte_range)
-        prototype = default_buffer_prototype() if prototype is None else prototype
-        body = await self.document(path)
-        if body is None:
-            return None
-        part = slice(None) if byte_range is None else slice_of(byte_range, len(body))
-        return prototype.buffer.from_bytes(body[part])
-
-    async def exists(self, key: str) -> bool:
-        """Whether a key has a value."""
-        path = node_of_metadata(key)
-        if path is None:
-            return await super().exists(key)
-        return await self.document(path) is not None
-
-    async def getsize(self, key: str) -> int:
-        """Return the size of a value, in bytes."""
-        path = node_of_metadata(key)
-        if path is None:
-            return await super().getsize(key)
-        body = await self.document(path)
-        if body is None:
-            raise FileNotFoundError(key)
-        return len(body)
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the keys below a prefix."""
-        staged = {join(path, "zarr.json"): body for path, body in self._edits.after.items()}
-        async for key in super().list_prefix(prefix):
-            if key not in staged:
-                yield key
-        for key, body in staged.items():
-            if body is not None and key.startswith(prefix):
-                yield key
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names of keys and directories directly below a prefix."""
-        path = prefix.rstrip("/")
-        after, below = self._edits.after, f"{path}/" if path else ""
-        removed = {each for each, body in after.items() if body is None}
-        there = {
-            each.removeprefix(below).partition("/")[0]
-            for each, body in after.items()
-            if body is not None and each.startswith(below) and each != path
-        }
-        async for name in super().list_dir(prefix):
-            if join(path, name) not in removed and name not in there:
-                yield name
-        for name in sorted(there):
-            yield name
-
-    # Changing -----------------------------------------------------------------------
-
-    async def set(self, key: str, value: Buffer) -> None:
-        """Keep metadata for the commit."""
-        path = node_of_metadata(key)
-        assert path is not None  # nothing else is written here
-        await self.first(path)
-        self._edits.after[path] = value.to_bytes()
-
-    async def delete(self, key: str) -> None:
-        """Remove a node at the commit."""
-        path = node_of_metadata(key)
-        if path is not None:
-            await self.first(path)
-            self._edits.remove(path)
-
-    async def remove_below(self, path: str) -> None:
-        """Remove a node, and those below it, at the commit."""
-        below = f"{path}/" if path else ""
-        nodes = {node.path for node in await list_nodes(self._store)} | self._edits.after.keys()
-        for node in sorted(nodes):
-            if node == path or node.startswith(below):
-                await self.delete(join(node, "zarr.json"))
 
 
 @dataclass(frozen=True, slots=True)
