@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Any
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.comparing import axis_of
+from zarr_manifest.conversion.concatenation.concatenating import (
+    Concatenation,
+    JoinedArray,
+    concatenation,
+)
 from zarr_manifest.conversion.concatenation.cutting import cut
 from zarr_manifest.conversion.concatenation.growing import (
     CONCURRENT_ARRAYS,
@@ -20,11 +25,6 @@ from zarr_manifest.conversion.concatenation.growing import (
     repeatedly,
 )
 from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
-from zarr_manifest.conversion.concatenation.joining import (
-    Concatenation,
-    JoinedArray,
-    concatenation,
-)
 from zarr_manifest.conversion.concatenation.overlap import is_there, places_of
 from zarr_manifest.conversion.concatenation.placing import chunk_shape
 from zarr_manifest.conversion.files import StoredParts

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
+from zarr_manifest.conversion.concatenation.concatenating import JoinedArray
 from zarr_manifest.conversion.concatenation.inputs import Input, opened_input
-from zarr_manifest.conversion.concatenation.joining import JoinedArray
 from zarr_manifest.conversion.concatenation.overlap import whole
 from zarr_manifest.conversion.concatenation.placing import Joint, Placement, chunk_shape
 from zarr_manifest.conversion.files import StoredParts
