@@ -28,7 +28,7 @@ __all__ = [
     "MISSING_ERROR",
     "array_of",
     "chunk_bytes",
-    "is_consolidated",
+    "consolidated_above",
     "listed_chunks",
     "missing_chunks",
     "read_values",
@@ -61,13 +61,20 @@ def array_of(group: zarr.Group, path: str) -> ZarrArray:
     return found
 
 
-def is_consolidated(store: Store) -> bool:
-    """Whether the metadata of the hierarchy is collected in its root."""
-    document = sync(store.get("zarr.json", default_buffer_prototype()))
-    if document is None:
-        return False
-    node = json.loads(document.to_bytes())
-    return isinstance(node, dict) and bool(node.get("consolidated_metadata"))
+def consolidated_above(store: Store, array: str) -> tuple[str, str] | None:
+    """Return the topmost group above an array that has consolidated metadata, and the path there.
+
+    None if no group has.
+    """
+    names = array.split("/") if array else []
+    for depth in range(len(names)):
+        group = "/".join(names[:depth])
+        key = f"{group}/zarr.json".lstrip("/")
+        document = sync(store.get(key, default_buffer_prototype()))
+        node = None if document is None else json.loads(document.to_bytes())
+        if isinstance(node, dict) and node.get("consolidated_metadata"):
+            return group, "/".join(names[depth:])
+    return None
 
 
 def read_values(array: ZarrArray, selection: Sequence[Sequence[int]] | None) -> Values:

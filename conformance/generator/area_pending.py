@@ -15,6 +15,7 @@ _OLD = Array(values=(101, 102, 103, 104))
 _NEW = Array(shape=(6,), values=(201, 202, 203, 204, 205, 206))
 _OTHER = Array(values=(301, 302, 303, 304))
 _STATES = {"old": _OLD, "new": _NEW, "other": _OTHER}
+_GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 _UNKNOWN = f"sha256:{'0' * 64}"
 
 type Node = Mapping[str, Any]
@@ -26,6 +27,7 @@ def cases() -> Iterator[Case]:
     yield from _removed()
     yield from _not_behind()
     yield from _several()
+    yield from _below_the_root()
     yield from _of_other_forms()
     yield from _validators()
 
@@ -63,9 +65,9 @@ class _Hierarchy(Case):
             self.put(f"{path}/zarr.json", own)
         return self
 
-    def root(self, copies: Mapping[str, Node], pending: Any) -> _Hierarchy:
-        """Write the root's metadata."""
-        self.put("zarr.json", _root(copies, pending))
+    def root(self, copies: Mapping[str, Node], pending: Any, path: str = "") -> _Hierarchy:
+        """Write the metadata of the root, or of another group with copies."""
+        self.put(f"{path}/zarr.json".lstrip("/"), _root(copies, pending))
         return self
 
     def reads_as(self, state: str, path: str = "a") -> _Hierarchy:
@@ -75,18 +77,8 @@ class _Hierarchy(Case):
 
     def of(self, state: str, path: str = "a") -> dict[str, Any]:
         """Return the expected answer to a read."""
-        kept = self.content_of(path)
-        self.array(path, _STATES[state])
-        values = self.values(path)
-        if kept is None:
-            self.without(f"hierarchy/{path}/zarr.json")
-        else:
-            self.put(f"{path}/zarr.json", kept)
-        return values
-
-    def content_of(self, path: str) -> bytes | None:
-        """Return the bytes of a node's own metadata."""
-        return self._files.get(f"hierarchy/{path}/zarr.json")
+        self._arrays[path] = _STATES[state]
+        return self.values(path)
 
 
 def _case(name: str, description: str, **options: Any) -> _Hierarchy:
@@ -266,17 +258,50 @@ def _several() -> Iterator[Case]:
         "pending names nodes by their paths, as the copies are named: an array in a group, too.",
     ):
         case.node("g/a", old)
-        group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-        case.root({"g": group, "g/a": new}, {"g/a": checksum(old)})
+        case.root({"g": _GROUP, "g/a": new}, {"g/a": checksum(old)})
         yield case.reads_as("new", "g/a")
     for case in _both(
         "not-behind-under-another-path",
         "pending says nothing of an array whose path merely ends with a name in it.",
     ):
         case.node("g/a", new)
-        group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-        case.root({"g": group, "g/a": new}, {"a": checksum(new)})
+        case.root({"g": _GROUP, "g/a": new}, {"a": checksum(new)})
         yield case.reads_as("new", "g/a")
+
+
+def _below_the_root() -> Iterator[Case]:
+    old, new, other = _node("old"), _node("new"), _node("other")
+    for name, own, copies, pending, state, description in (
+        ("behind", old, {"a": new}, {"a": checksum(old)}, "new",
+         "the array's own zarr.json is behind the group's copy, which counts in its place."),
+        ("created", None, {"a": new}, {"a": None}, "new",
+         "the array has no zarr.json of its own yet, as the group's pending says: it is there."),
+        ("removed", old, {}, {"a": checksum(old)}, None,
+         "the change removes the array: its own zarr.json is still there, and it does not exist."),
+        ("completed", new, {"a": new}, {"a": checksum(old)}, "new",
+         "the array's own zarr.json is the new one, and what is left of the change does no harm."),
+    ):  # fmt: skip
+        description = f"Only a group below the root has copies: {description}"
+        for case in _both(f"{name}-below-the-root", description):
+            case.put("zarr.json", _GROUP).node("g/a", own).root(copies, pending, "g")
+            if state is None:
+                yield case.refuses("zarr_error", None, "g/a")
+            else:
+                yield case.reads_as(state, "g/a")
+    for case in _both(
+        "behind-the-root-and-a-group",
+        "The root and a group below it have copies, and the array's own zarr.json is behind both: "
+        "the topmost copy counts.",
+    ):
+        copies = {"g": _GROUP, "g/a": new}
+        case.node("g/a", old).root(copies, {"g/a": checksum(old)})
+        yield case.root({"a": other}, {"a": checksum(old)}, "g").reads_as("new", "g/a")
+    case = _case(
+        "of-another-form-below-the-root-validate",
+        "A pending that is no object: a validator reports it of the group whose metadata it is in.",
+    )
+    case.put("zarr.json", _GROUP).node("g/a", new).root({"a": new}, ["a"], "g")
+    yield case.reports("invalid_configuration", path="g")
 
 
 def _of_other_forms() -> Iterator[Case]:
@@ -339,6 +364,25 @@ def _validators() -> Iterator[Case]:
          "Own metadata where pending says that there are none contradict the copy."),
         ("gone", None, {"a": new}, {"a": checksum(old)}, [invalid],
          "An array whose own metadata are gone, and were to be replaced, is only in the copies."),
+        ("only-in-the-copies", None, {"a": new}, ABSENT, [],
+         "What only the copies describe, and pending does not name, contradicts nothing."),
+        ("lost-document-of-what-is-only-in-the-copies", None, {"a": lost}, ABSENT,
+         ["manifest_not_found"],
+         "An array that only the copies describe is checked as they describe it."),
     ):  # fmt: skip
         case = _case(f"{name}-validate", description).node("a", own).root(copies, pending)
         yield case.reports(*found)
+    for name, own, copies, pending, found, description in (
+        ("behind", old, {"a": new}, {"a": checksum(old)}, [],
+         "own metadata that are behind contradict nothing."),
+        ("removed", lost, {}, {"a": checksum(lost)}, [],
+         "what is invalid in metadata that are being removed is not reported."),
+        ("broken-copy-of-what-is-behind", old, {"a": broken}, {"a": checksum(old)}, [invalid],
+         "the copy counts, and is checked."),
+        ("gone", None, {"a": new}, {"a": checksum(old)}, [invalid],
+         "an array whose own metadata are gone, and were to be replaced, is only in the copies."),
+    ):  # fmt: skip
+        description = f"Only a group below the root has copies: {description}"
+        case = _case(f"{name}-below-the-root-validate", description)
+        case.put("zarr.json", _GROUP).node("g/a", own).root(copies, pending, "g")
+        yield case.reports(*found, path="g/a")

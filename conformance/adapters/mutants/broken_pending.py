@@ -10,6 +10,7 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import precedence
 from zarr_manifest.hierarchy import pending_changes
+from zarr_manifest.inspection import validation
 
 
 @broken_in("pending/written-since", "pending/not-named")
@@ -28,6 +29,32 @@ def copies_do_not_count() -> None:
 def pending_ignored() -> None:
     """Take all own metadata for what they are."""
     replace(pending_changes, "parse_pending", lambda _: lambda root: {})
+
+
+@broken_in("pending/behind-below-the-root-own-metadata", "pending/behind-below-the-root-validate")
+def pending_below_the_root_ignored() -> None:
+    """Look for ``pending`` in the root alone."""
+
+    def make(note: Any) -> Any:
+        return lambda changes, group, *rest: None if group else note(changes, group, *rest)
+
+    replace(pending_changes.PendingChanges, "note", make)
+
+
+@broken_in("pending/behind-the-root-and-a-group-own-metadata")
+def copies_of_the_lowest_group_count() -> None:
+    """Let the copies of a group go before those of the groups above it."""
+
+    def make(of: Any) -> Any:
+        return lambda changes, path: reversed([*of(changes, path)])
+
+    replace(pending_changes.PendingChanges, "of", make)
+
+
+@broken_in("pending/gone-validate", "pending/gone-below-the-root-validate")
+def metadata_that_are_gone_unreported() -> None:
+    """Take own metadata that are gone for ones that never were, even when validating."""
+    replace(validation, "interpret_pending", lambda _: lambda group: iter(()))
 
 
 @broken_in("pending/of-another-form-*-own-metadata")

@@ -27,7 +27,7 @@ from conformance.adapters.zarr_arrays import (
     ZarrArray,
     array_of,
     chunk_bytes,
-    is_consolidated,
+    consolidated_above,
     listed_chunks,
     missing_chunks,
     read_values,
@@ -117,12 +117,22 @@ class InspectedHierarchy:
 
     def _open(self, array: str) -> ZarrArray:
         with _refusing(_phase_of_opening):
-            if array and is_consolidated(self.store):
+            found = consolidated_above(self.store, array)
+            if found is not None:
                 # Only a group looks at the metadata of the arrays below it.
-                copies = None if self.reads_copies else False
-                group = zarr.open_group(self.store, mode="r", use_consolidated=copies)
-                return array_of(group, array)
+                path, below = found
+                return array_of(self._group(path), below) if self.reads_copies else self._own(array)
             return zarr.open_array(self.store, path=array, mode="r")
+
+    def _group(self, path: str) -> zarr.Group:
+        copies = None if self.reads_copies else False
+        return zarr.open_group(self.store, path=path, mode="r", use_consolidated=copies)
+
+    def _own(self, array: str) -> ZarrArray:
+        """Open an array by way of all groups above it, each with its own metadata."""
+        *names, name = array.split("/")
+        groups = [self._group("/".join(names[:depth])) for depth in range(len(names) + 1)]
+        return array_of(groups[-1], name)
 
 
 @contextmanager

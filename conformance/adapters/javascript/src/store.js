@@ -5,7 +5,7 @@
 
 import { chunkKeyReader, encodeKey, gridIndices } from "./chunk-keys.js";
 import { isObject, readDeclaration } from "./configuration.js";
-import { copyOf, isBehind } from "./consolidated.js";
+import { aheadOf, copyOf, pathsAbove } from "./consolidated.js";
 import { readLayout } from "./array-metadata.js";
 import { checkChunkSizes } from "./chunk-sizes.js";
 import { locating, ManifestError } from "./errors.js";
@@ -179,9 +179,7 @@ export class ChunkManifestStore {
    * @returns {Promise<{path: string, node: ArrayNode} | null>}
    */
   async #owner(path) {
-    const segments = path.split("/");
-    for (let depth = 0; depth < segments.length; depth++) {
-      const candidate = segments.slice(0, depth).join("/");
+    for (const candidate of pathsAbove(path)) {
       const node = await this.#node(candidate);
       if (node.readKey !== null) return { path: candidate, node };
     }
@@ -220,11 +218,15 @@ export class ChunkManifestStore {
 
   /** From the root's consolidated metadata, or the node's own; null if there is no such node. */
   async #loadMetadata(path) {
-    const root = path === "" ? null : (await this.#node("")).metadata;
-    const copy = copyOf(root, path);
-    if (this.#copies && copy !== undefined) return copy;
+    const root = this.#copies && path !== "" ? await this.#node("") : null;
+    const copy = copyOf(root?.metadata, path);
+    if (copy !== undefined) return copy;
+    const group = async (above) => ({ path: above, metadata: (await this.#node(above)).metadata });
+    const above = await Promise.all(pathsAbove(path).map(group));
+    // After the groups: what they say is pending may have been written meanwhile.
     const bytes = await this.#native(join(path, METADATA), null, "declaration");
-    if (isBehind(root, path, bytes)) return copy ?? null;
+    const ahead = aheadOf(above, path, bytes);
+    if (ahead !== undefined) return ahead;
     return bytes === undefined ? null : parseMetadata(path, bytes);
   }
 

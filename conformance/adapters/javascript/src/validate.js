@@ -6,7 +6,7 @@
 import { readLayout } from "./array-metadata.js";
 import { outsideBlocks } from "./blocks.js";
 import { declared, isObject, NAME, readDeclaration } from "./configuration.js";
-import { checkPending, isBehind } from "./consolidated.js";
+import { aheadOf, checkPending, pathsAbove, statedOf } from "./consolidated.js";
 import { checkDocument } from "./document-problems.js";
 import { ManifestError } from "./errors.js";
 import { DEFAULT_LIMITS } from "./index.js";
@@ -31,7 +31,6 @@ export async function validate(hierarchy, nodes, options = {}) {
   const sources = new Sources({ allow, hierarchy, fetch, files });
   const policy = { base, limits, sources, verify: "auto" };
   const validator = new Validator(policy);
-  await validator.readRoot();
   for (const path of nodes) await validator.checkNode(path);
   return validator.problems;
 }
@@ -40,18 +39,11 @@ class Validator {
   /** @type {Problem[]} */
   problems = [];
   #policy;
-  /** @type {any} the root's metadata; null if there are none that can be read */
-  #root = null;
+  /** @type {Map<string, Promise<any>>} */
+  #groups = new Map();
 
   constructor(policy) {
     this.#policy = policy;
-  }
-
-  /** Learn which nodes' own metadata are behind. */
-  async readRoot() {
-    const root = metadataIn(await this.#bytesOf(""));
-    // Without it, nothing is behind.
-    if (this.#attempt({ array: "" }, () => checkPending(root) ?? true)) this.#root = root;
   }
 
   /** Check the `zarr.json` of a node, and what it declares. */
@@ -59,7 +51,7 @@ class Validator {
     const where = { array: path };
     const key = path === "" ? "zarr.json" : `${path}/zarr.json`;
     const answer = await this.#attemptAsync(where, () => this.#read(key));
-    if (answer === undefined || this.#isBehind(path, answer.bytes)) return;
+    if (answer === undefined || (await this.#isBehind(path, answer.bytes))) return;
     const metadata = this.#attempt(where, () => parseMetadata(path, answer.bytes));
     if (!isObject(metadata)) return;
     const text = decodeText(answer.bytes);
@@ -68,6 +60,8 @@ class Validator {
     else if (metadata.node_type !== "group") {
       this.#report(new ManifestError("invalid_configuration", "node_type is neither array nor group"), where);
     }
+    if (metadata.consolidated_metadata === undefined) return;
+    await this.#group(path);
     const consolidated = metadata.consolidated_metadata?.metadata;
     if (!isObject(consolidated)) return;
     const members = memberOf(memberOf(node, "consolidated_metadata"), "metadata");
@@ -84,11 +78,14 @@ class Validator {
       if (!isObject(metadata) || metadata.node_type !== "array") continue;
       const array = group === "" ? name : `${group}/${name}`;
       const bytes = await this.#bytesOf(array);
-      const own = metadataIn(bytes);
-      if (this.#isBehind(array, bytes)) {
+      if (bytes === undefined || (await this.#isBehind(array, bytes))) {
+        // Absent, and not said to be: it is to be replaced, so that it was there.
+        const isGone = bytes === undefined && statedOf(await this.#group(group), name);
+        if (isGone) this.#report(new ManifestError("invalid_configuration", "its own zarr.json is gone"), { array });
         await this.#checkArray(array, metadata, { text, node: memberOf(node, name) });
         continue;
       }
+      const own = metadataIn(bytes);
       if (sameJson(own, metadata)) continue;
       if (sameJson(declared(own), declared(metadata))) {
         // The declaration is checked, but not what the copy says beside it.
@@ -103,9 +100,25 @@ class Validator {
     }
   }
 
-  #isBehind(path, bytes) {
+  async #isBehind(path, bytes) {
+    const above = pathsAbove(path).map(async (group) => ({ path: group, metadata: await this.#group(group) }));
     // What cannot be read may be there.
-    return path !== "" && bytes !== null && isBehind(this.#root, path, bytes);
+    return bytes !== null && aheadOf(await Promise.all(above), path, bytes) !== undefined;
+  }
+
+  /** The metadata of a group; null if they cannot be read, or what they say is pending. */
+  #group(path) {
+    let loading = this.#groups.get(path);
+    if (loading === undefined) {
+      loading = this.#loadGroup(path);
+      this.#groups.set(path, loading);
+    }
+    return loading;
+  }
+
+  async #loadGroup(path) {
+    const metadata = metadataIn(await this.#bytesOf(path));
+    return this.#attempt({ array: path }, () => checkPending(metadata) ?? metadata) ?? null;
   }
 
   /** The `zarr.json` of a node; undefined if there is none, null if it cannot be read. */

@@ -129,6 +129,26 @@ test("own metadata that are behind do not count, and what removes a node counts"
   }
 });
 
+test("a group below the root says what is pending, too; the topmost one's copy counts", async () => {
+  const files = hierarchy();
+  const inline = (data) => arrayMetadata({ manifest: { 0: { data } } });
+  const own = encode(inline("BAAAAAAAAAA="));
+  files.set("/g/a/zarr.json", own);
+  const group = (path, metadata, pending) => {
+    const consolidated = { kind: "inline", must_understand: false, metadata, pending };
+    const node = { zarr_format: 3, node_type: "group", attributes: {}, consolidated_metadata: consolidated };
+    return files.set(path, encode(node));
+  };
+  const read = (options) => values(withChunkManifests(files, options), "g/a");
+  group("/g/zarr.json", { a: inline("BQAAAAAAAAA=") }, { a: checksum(own) });
+  for (const consolidated of [true, false]) assert.deepEqual(await read({ consolidated }), [5n, -1n, -1n, -1n]);
+  group("/zarr.json", { "g/a": inline("BgAAAAAAAAA=") }, { "g/a": checksum(own) });
+  for (const consolidated of [true, false]) assert.deepEqual(await read({ consolidated }), [6n, -1n, -1n, -1n]);
+  group("/zarr.json", {}, {});
+  group("/g/zarr.json", {}, { "g/a": checksum(own) });
+  assert.deepEqual(await read(), [4n, -1n, -1n, -1n]);
+});
+
 test("nothing is written", async () => {
   await assert.rejects(withChunkManifests(hierarchy()).set("/a/c/0"), { code: "read_only" });
 });
