@@ -340,7 +340,7 @@ def _served(
 
 def _over_http() -> Iterator[Case]:
     cached = {"path": "/m.json", "cached": "old.json"}
-    most = {"paths": ["/m.json"], "max": 6}
+    most = {"paths": ["/m.json"], "max": 6, "whole": 2}
     yield (
         _served(
             "stale-in-a-cache",
@@ -389,7 +389,7 @@ def _over_http() -> Iterator[Case]:
             "for.",
         )
         .reads()
-        .seen("http", max=3, without_headers=["cache-control", "pragma"])
+        .seen("http", max=3, whole=1, without_headers=["cache-control", "pragma"])
     )
     yield (
         _served(

@@ -15,7 +15,7 @@ from conformance.runner.signatures import Credentials
 __all__ = ["SERVERS", "Stage", "wrong_requests"]
 
 SERVERS = ("http", "http2", "s3")
-_ASSERTIONS = frozenset({"max", "min", "paths", "methods", "without_headers"})
+_ASSERTIONS = frozenset({"max", "whole", "min", "paths", "methods", "without_headers"})
 
 
 class Stage:
@@ -75,6 +75,8 @@ def _wrong(asserted: Mapping[str, Any], seen: Sequence[Request]) -> list[str]:
     wrong: list[str] = []
     if len(seen) > asserted.get("max", len(seen)):
         wrong.append(f"expected at most {asserted['max']} requests, got more")
+    if sum(map(_asks_for_all, seen)) > asserted.get("whole", len(seen)):
+        wrong.append(f"expected at most {asserted['whole']} requests for the whole, got more")
     if len(seen) < asserted.get("min", 0):
         wrong.append(f"expected at least {asserted['min']} requests, got fewer")
     for member, values in (
@@ -88,3 +90,7 @@ def _wrong(asserted: Mapping[str, Any], seen: Sequence[Request]) -> list[str]:
     if sent := names & forbidden:
         wrong.append(f"expected requests without the headers {sorted(sent)}, got some with them")
     return wrong
+
+
+def _asks_for_all(request: Request) -> bool:
+    return request.method == "GET" and request.headers.get("range", "bytes=0-") == "bytes=0-"

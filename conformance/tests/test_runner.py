@@ -304,6 +304,23 @@ def test_a_hierarchy_over_http(corpus: CorpusWriter) -> None:
     assert verdict(corpus) == ""
 
 
+@pytest.mark.parametrize(
+    ("method", "asked", "is_whole"),
+    [("GET", "bytes=0-", True), ("GET", "bytes=0-0", False), ("HEAD", "bytes=0-", False)],
+)
+def test_requests_for_the_whole_are_counted(
+    corpus: CorpusWriter, method: str, asked: str, is_whole: bool
+) -> None:
+    corpus.case(
+        "a/requests",
+        [READ],
+        [{"fetch": [[method, "@HTTP@/c", {"Range": asked}]], **read_answer()}],
+        files=FILES,
+        requests={"http": {"whole": 0}},
+    )
+    assert ("for the whole" in verdict(corpus)) is is_whole
+
+
 def test_a_hierarchy_below_a_path_over_http(corpus: CorpusWriter) -> None:
     corpus.case(
         "a/http",
@@ -320,6 +337,7 @@ def test_a_hierarchy_below_a_path_over_http(corpus: CorpusWriter) -> None:
 
 WRONG_REQUESTS = [
     ({"max": 0}, "http: expected at most 0 requests, got more"),
+    ({"whole": 0}, "http: expected at most 0 requests for the whole, got more"),
     ({"min": 3}, "http: expected at least 3 requests, got fewer"),
     ({"paths": ["/a b.bin"]}, "http: expected no requests with other paths, got ['/c']"),
     ({"methods": ["GET"]}, "http: expected no requests with other methods, got ['HEAD']"),
