@@ -31,6 +31,7 @@ def cases() -> Iterator[Case]:
     yield from _stale_blocks()
     yield from _over_http()
     yield from _through_redirects()
+    yield from _over_s3()
 
 
 def _whole(name: str, description: str, *rest: Any, **options: Any) -> Case:
@@ -454,3 +455,27 @@ def _through_redirects() -> Iterator[Case]:
     case.source("there.json", ENTRIES)
     case.serve("http2", {"path": "/there.json", "cached": "old.json"})
     yield case.reads()
+
+
+def _over_s3() -> Iterator[Case]:
+    prefix: dict[str, Any] = {"prefix": "s3://data/", "endpoint": "@S3@", "region": "us-east-1"}
+    credentials = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "not-a-secret-of-anybody"}
+    cached = {"path": "/data/m.json", "cached": "data/old.json"}
+    for name, server, description in (
+        ("", {}, "What is said of caches holds for those in front of a bucket."),
+        ("-signed", {"credentials": credentials}, "A signed request passes caches as well."),
+    ):
+        access = {**prefix, **server}
+        needs = ["s3-credentials"] if server else []
+        for where, stored in (("in-a-cache", ENTRIES), ("at-the-server", _STALE)):
+            case = Case(f"{AREA}/stale-{where}-of-s3{name}", SECTION, description, allow=[access],
+                        needs=needs)  # fmt: skip
+            case.array(configuration={"manifest": "s3://data/m.json", "checksum": _RIGHT})
+            case.put("a/data.bin", SOURCE)
+            case.source("data/old.json", _STALE).source("data/m.json", stored)
+            case.serve("s3", *([cached] if where == "in-a-cache" else []), **server)
+            if where == "in-a-cache":
+                case.reads()
+            else:
+                case.refuses(_MISMATCH, "manifest")
+            yield case.seen("s3", paths=["/data/m.json"], max=6, whole=2)

@@ -334,6 +334,44 @@ def client_options_in_environment(cloud: Cloud | None) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name in _CLIENT_OPTIONS}
 
 
+def client_options_of(store: ObjectStore, cloud: Cloud) -> dict[str, Any]:
+    """Return the options of the HTTP client that a store of a cloud uses."""
+    stated: Any = store.client_options
+    return dict(stated or {}) or client_options_in_environment(cloud)
+
+
+def with_client_options(store: ObjectStore, options: Mapping[str, Any]) -> ObjectStore:
+    """Return the same store with other options of its HTTP client."""
+    pickled: Any = store
+    positional, named = pickled.__getnewargs_ex__()
+    again: Any = type(store).__new__
+    made: ObjectStore = again(type(store), *positional, **{**named, "client_options": options})
+    return made
+
+
+def past_caches(store: ObjectStore) -> ObjectStore:
+    """Return the same store, but caches between it and a cloud must ask the cloud again.
+
+    obstore sends no headers with single requests.
+
+    Examples
+    --------
+    >>> import obstore.store
+    >>> store = past_caches(obstore.store.S3Store("b", endpoint="https://s3.example.com"))
+    >>> store.client_options["default_headers"]
+    {'cache-control': b'no-cache'}
+    """
+    cloud = cloud_of(store)
+    if cloud is None:
+        return store
+    options = client_options_of(store, cloud)
+    headers: Mapping[str, Any] = options.get("default_headers") or {}
+    headers = {name: headers[name] for name in headers if name.lower() != "cache-control"}
+    return with_client_options(
+        store, {**options, "default_headers": {**headers, "cache-control": "no-cache"}}
+    )
+
+
 def asking_for_identity(client_options: Mapping[str, Any]) -> dict[str, Any]:
     """Return obstore's ``client_options`` with a header that asks for objects as they are.
 

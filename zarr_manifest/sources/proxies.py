@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from zarr_manifest.locations import Cloud
 from zarr_manifest.sources.access import (
     UNREACHABLE,
-    client_options_in_environment,
+    client_options_of,
     cloud_of,
+    with_client_options,
 )
 
 if TYPE_CHECKING:
@@ -48,10 +49,8 @@ def within_host(store: ObjectStore) -> ObjectStore:
     if cloud is None:
         return store
     pickled: Any = store
-    positional, named = pickled.__getnewargs_ex__()
-    options: dict[str, Any] = dict(named.get("client_options") or {})
-    if not options:
-        options = client_options_in_environment(cloud)
+    _, named = pickled.__getnewargs_ex__()
+    options = client_options_of(store, cloud)
     urls = list(_service_urls(named, cloud))
     hosts = [host for host in map(_host, urls) if host]
     if not _goes_nowhere(options) and any(
@@ -61,9 +60,7 @@ def within_host(store: ObjectStore) -> ObjectStore:
     if not (hosts and _asks_for_no_credentials(named)):
         hosts += cloud.hosts
     options |= {"proxy_url": _NOWHERE, "proxy_excludes": ",".join(hosts)}
-    again: Any = type(store).__new__
-    guarded: ObjectStore = again(type(store), *positional, **{**named, "client_options": options})
-    return guarded
+    return with_client_options(store, options)
 
 
 def _goes_nowhere(options: Mapping[str, Any]) -> bool:
