@@ -1,11 +1,11 @@
 """Consolidated metadata, and precedence: which metadata of a node count. Pure.
 
-The commit of a change is one put of the root's ``zarr.json``, whose consolidated metadata have
-copies of all nodes; the nodes' own ``zarr.json`` follow. Until they have, the member ``pending``
-of the consolidated metadata names, by path, the digest of the own document that is replaced or
-removed, or null where there was none. As long as the own document is that one, it is *behind*:
-the copy counts in its place, or, if there is no copy, the node does not exist. Whatever else is
-found counts as it does without ``pending``.
+The commit of a change is one put of the ``zarr.json`` of a group, in general the root, whose
+consolidated metadata have copies of what changes; the nodes' own ``zarr.json`` follow. Until they
+have, the member ``pending`` of the consolidated metadata names, by path, the digest of the own
+document that is replaced or removed, or null where there was none. As long as the own document is
+that one, it is *behind*: the copy counts in its place, or, if there is no copy, the node does not
+exist. Whatever else is found counts as it does without ``pending``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ type Pending = Mapping[str, str | None]
 """By path of a node: the digest of the own ``zarr.json`` that a change replaces or removes."""
 
 type Standing = Literal["own", "copy", "absent"]
-"""What counts of a node: its own metadata, the root's copy of them, or that there is no node."""
+"""What counts of a node: its own metadata, a group's copy of them, or that there is no node."""
 
 
 def digest_of(document: bytes) -> str:
@@ -55,7 +55,7 @@ def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Stan
     replaced : str or None
         What ``pending`` says of the node.
     has_copy : bool
-        Whether the root's consolidated metadata describe the node.
+        Whether the group's consolidated metadata describe the node.
 
     Examples
     --------

@@ -336,8 +336,8 @@ def client_options_in_environment(cloud: Cloud | None) -> dict[str, Any]:
 
 def client_options_of(store: ObjectStore, cloud: Cloud) -> dict[str, Any]:
     """Return the options of the HTTP client that a store of a cloud uses."""
-    stated: Any = store.client_options
-    return dict(stated or {}) or client_options_in_environment(cloud)
+    of_cloud: Any = store
+    return dict(of_cloud.client_options or {}) or client_options_in_environment(cloud)
 
 
 def with_client_options(store: ObjectStore, options: Mapping[str, Any]) -> ObjectStore:
