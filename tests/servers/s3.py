@@ -35,7 +35,7 @@ class S3Server:
     Parameters
     ----------
     latency : float
-        How long every answer is delayed, in seconds.
+        How long every answer is delayed, in seconds; may be changed.
 
     Examples
     --------
@@ -45,10 +45,11 @@ class S3Server:
     """
 
     def __init__(self, latency: float = 0.0) -> None:
-        self._latency = latency
+        self.latency = latency
         self._lock = threading.Lock()
         self._one_at_a_time = threading.Lock()
         self._requests: list[Recorded] = []
+        self._delays: list[tuple[float, float]] = []
         self._public: set[str] = set()
         # Many tests name this class, and few start a server.
         import boto3  # type: ignore[import-untyped]
@@ -133,10 +134,22 @@ class S3Server:
         with self._lock:
             return list(self._requests)
 
+    @property
+    def rounds(self) -> int:
+        """The largest number of requests so far none of which waited beside another."""
+        found, end = 0, 0.0
+        with self._lock:
+            delays = sorted(self._delays, key=lambda delay: delay[1])
+        for begun, ended in delays:
+            if begun >= end:
+                found, end = found + 1, ended
+        return found
+
     def clear(self) -> None:
         """Forget the recorded requests."""
         with self._lock:
             self._requests.clear()
+            self._delays.clear()
 
     def create_bucket(self, name: str, public: bool = False) -> None:
         """Create a bucket, readable without credentials if `public`."""
@@ -166,7 +179,10 @@ class S3Server:
         def recording(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             with self._lock:
                 self._requests.append(recorded := _record(environ))
-            time.sleep(self._latency)
+            begun = time.monotonic()
+            time.sleep(self.latency)
+            with self._lock:
+                self._delays.append((begun, time.monotonic()))
             bucket = recorded.path.split("/")[1]
             # moto itself looks at the ACL of objects that are read, and at nothing else.
             reads_public = bucket in self._public and recorded.method in ("GET", "HEAD")
