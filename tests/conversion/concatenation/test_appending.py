@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import xarray as xr
 import zarr
 from hypothesis import given
+from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.conversion.concatenation.parts import FILL, Part
@@ -31,6 +33,7 @@ from tests.hierarchies import declared, files_below, read
 from tests.properties import examples
 from zarr_manifest.conversion import read_files, write_hierarchy
 from zarr_manifest.errors import LocationNotAllowedError, NotConvertibleError
+from zarr_manifest.writing import Change
 
 pytestmark = [pytest.mark.slow]
 
@@ -387,3 +390,48 @@ def test_zarr_reads_what_was_consolidated(tmp_path: Path) -> None:
     store = zm.ManifestStore(root, allow=[tmp_path])
     group: Any = zarr.open_consolidated(store)
     assert [group[name].shape for name in ("v", "time")] == [(3, 2), (3,)]
+
+
+def test_an_array_that_cannot_be_read_does_not_stay_shorter() -> None:
+    """Native chunks in memory have no URL."""
+    stores = [MemoryStore(), MemoryStore()]
+    for number, store in enumerate(stores):
+        zarr.create_group(store)
+        options: dict[str, Any] = {"shape": 2, "chunks": 2, "dtype": "u1"}
+        options |= {"dimension_names": ["time"], "compressors": None}
+        entries = {"0": {"data": bytes([number, 7])}}
+        zm.create_array(store, "v", entries, **options)
+        zm.create_array(store, "n", entries, **options)
+    zarr.create_array(
+        stores[0], name="n", data=np.arange(2, dtype="u1"), dimension_names=["time"],
+        compressors=None, overwrite=True,
+    )  # fmt: skip
+    with pytest.raises(NotConvertibleError, match="nothing was appended") as caught:
+        zm.append(stores[0], stores[1], dim="time")
+    assert caught.value.array == "n"
+    assert read(zm.ManifestStore(stores[0]), "v").tolist() == [0, 7]
+
+
+def test_a_hierarchy_that_changes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two arrays, one is read before another append, and the other after it."""
+    root = archive(tmp_path, 2)
+    new = [daily(tmp_path, 2), daily(tmp_path, 3)]
+    read_node = Change._found
+    others, is_read = [new[0]], threading.Event()
+
+    def read_late(self: Change, path: str) -> Any:
+        if path == "time" and others:
+            other = others.pop()
+            assert is_read.wait(60)
+            zm.append(root, other, dim="time")
+        found = read_node(self, path)
+        if path == "v":
+            is_read.set()
+        return found
+
+    monkeypatch.setattr(Change, "_found", read_late)
+    assert zm.append(root, new, dim="time").appended == [new[1].as_uri()]
+    expected = xr.concat([dataset(n, 1) for n in range(4)], "time")
+    xr.testing.assert_equal(opened(root, tmp_path), expected)

@@ -147,7 +147,8 @@ def append(
 
     def attempt() -> AppendReport:
         growing = Growing.open(location, access, sole_writer=sole_writer)
-        return _appended(growing, inputs, dim, replace=replace, same_locations=same_locations)
+        with growing.as_it_is():
+            return _appended(growing, inputs, dim, replace=replace, same_locations=same_locations)
 
     return repeatedly(attempt)
 
@@ -190,7 +191,7 @@ def _appended(
         return report
     sequence = _sequence(existing, new, dim)
     found = concatenation(sequence, dim)
-    _require_all(found, existing, report)
+    _require_all(found, growing, dim, report)
     report.new_locations = _new_locations(growing, [each for _, each in new], dim)
     if report.new_locations and same_locations:
         raise LocationNotAllowedError(
@@ -241,11 +242,14 @@ def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
     return Input(given.name, nodes, given.allow)
 
 
-def _require_all(found: Concatenation, existing: Input, report: AppendReport) -> None:
+def _require_all(found: Concatenation, growing: Growing, dim: str, report: AppendReport) -> None:
     """Refuse to append anything if an array of the hierarchy does not fit."""
+    nodes = growing.existing.nodes
     wrong: list[RefusedNode] = []
     for node in found.refused:
-        if node.path in existing.nodes and not isinstance(existing.nodes[node.path], RefusedNode):
+        is_usable = node.path in nodes and not isinstance(nodes[node.path], RefusedNode)
+        # It would be shorter than the others.
+        if is_usable or growing.has_dimension(node.path, dim):
             wrong.append(node)
         else:
             report.notes.append((node.path, f"it was left out: {node.reason}"))
@@ -358,7 +362,9 @@ def trim(
     access = access_by_prefix(allow)
 
     def attempt() -> TrimReport:
-        return _trimmed(Growing.open(location, access, sole_writer=sole_writer), dim, keep)
+        growing = Growing.open(location, access, sole_writer=sole_writer)
+        with growing.as_it_is():
+            return _trimmed(growing, dim, keep)
 
     return repeatedly(attempt)
 

@@ -9,8 +9,9 @@ import functools
 import itertools
 import math
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from zarr_manifest.conversion.concatenation.placing import Joint, Placement, chu
 from zarr_manifest.conversion.files import StoredParts
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.conversion.target import SourcePaths
-from zarr_manifest.errors import ManifestError, WriteConflictError
+from zarr_manifest.errors import ManifestError, NotConvertibleError, WriteConflictError
 from zarr_manifest.format import (
     DIGEST_PLACEHOLDER,
     ArrayMetadata,
@@ -45,7 +46,14 @@ from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import open_hierarchy, store_urls
-from zarr_manifest.writing import ArrayWriter, Change, Form, give_way, guarded_store
+from zarr_manifest.writing import (
+    ArrayWriter,
+    Change,
+    Form,
+    Stored,
+    give_way,
+    guarded_store,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,6 +139,37 @@ class Growing:
         found = nodes_of(documents) if is_all else None
         hierarchy = InspectedHierarchy.open(location, allow=allow)
         return cls(change, hierarchy, opened_input(hierarchy, location, found))
+
+    @contextmanager
+    def as_it_is(self) -> Generator[None]:
+        """Let what does not fit be a conflict if another writer changed the hierarchy meanwhile.
+
+        Some nodes may have been read before it was changed, and others after.
+
+        Raises
+        ------
+        WriteConflictError
+        """
+        try:
+            yield
+        except NotConvertibleError as error:
+            now = Change(self.change.store).nodes()
+            if self._bodies(now) == self._bodies(self.change.nodes()):
+                raise
+            raise WriteConflictError(
+                "another writer has changed the hierarchy while it was read",
+                location=self.existing.name,
+                remedy="Try again.",
+            ) from error
+
+    @staticmethod
+    def _bodies(nodes: Mapping[str, Stored]) -> dict[str, bytes | None]:
+        return {path: found.body for path, found in nodes.items()}
+
+    def has_dimension(self, path: str, dim: str) -> bool:
+        """Whether a node is an array along a dimension, readable or not."""
+        stated = self.change.node(path) or {}
+        return dim in (stated.get("dimension_names") or ())
 
     def set_all(
         self, arrays: Iterable[JoinedArray], replaced: Sequence[tuple[range, Input]] | None = None
