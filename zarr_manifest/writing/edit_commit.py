@@ -112,11 +112,10 @@ class EditCommit:
         array = first = self._declared(path, after)
         if path in edits.created:
             if _without_copies(before) != _without_copies(now):
-                raise _conflict(path, "created a node" if before is None else "changed the node")
+                raise _conflict(path, "changed the array")
         else:
             before = edits.adopted.get(path, before) or {}
-            is_adopted = path in edits.adopted and is_native(now)
-            if not is_adopted and _declaration(before) != _declaration(now or {}):
+            if not (path in edits.adopted and is_native(now)):
                 self._require_other_chunks(change, path, before, now or {})
                 if path in edits.after:
                     after = _with_present_manifest(path, before, now or {}, after)
@@ -142,6 +141,10 @@ class EditCommit:
             raise _conflict(path, "changed the metadata")
         if any(n < m for n, m in zip(now["shape"], before["shape"], strict=True)):
             raise _conflict(path, "made the array smaller")
+        are_others = self._are_others(change, path, now)
+        is_longer = now["shape"] != before["shape"]
+        if _declaration(before) == _declaration(now) and not is_longer and not are_others:
+            return
         first, second = self._declared(path, before), self._declared(path, now)
         if first is None or second is None:
             raise _conflict(path, "replaced the manifest")
@@ -161,7 +164,7 @@ class EditCommit:
         if any(found):
             return
         is_unknown = all(each is None for each in found)
-        if not is_unknown or now["shape"] != before["shape"] or self._are_others(change, path, now):
+        if not is_unknown or is_longer or are_others:
             raise _conflict(path, "changed the array, so that its chunks may be others")
 
     def _are_others(self, change: Change, path: str, node: dict[str, Any]) -> bool:
@@ -241,7 +244,8 @@ def _with_present_manifest(
 def _require_same(path: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
     """Refuse to replace metadata that another writer has changed, other than the manifest."""
     if _undeclared(before) != _undeclared(now):
-        raise _conflict(path, "changed the metadata" if now else "removed the node")
+        did = "removed the node" if now is None else "changed the metadata"
+        raise _conflict(path, "created a node" if before is None else did)
 
 
 def _undeclared(node: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -258,7 +262,7 @@ def _declaration(node: dict[str, Any]) -> dict[str, Any]:
 
 def _conflict(path: str, what: str, chunk: str | None = None) -> WriteConflictError:
     return WriteConflictError(
-        f"another writer has {what} since the edit began; nothing was changed",
+        f"since the edit began, another writer has {what}; nothing was changed",
         array=path,
         chunk=chunk,
         remedy="Check what is there now, and edit it again.",
