@@ -1,0 +1,141 @@
+"""Many processes append the same files at once: each file is there once, and in its order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from obstore.store import S3Store
+from zarr.abc.store import Store
+from zarr.storage import LocalStore, ObjectStore
+
+import zarr_manifest as zm
+from tests.servers.s3 import S3Server
+from zarr_manifest.conversion import Node, read_files, write_hierarchy
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Consolidated metadata")]
+
+DAYS = 80
+
+# Files that each of the processes appends at a time: some of them are there already by then.
+BATCHES = [10, 16, 20, 20, 27, 27, 40, 40]
+
+# A server that has imported everything: its children start at once.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__])
+
+type Place = tuple[str, dict[str, Any]]
+"""A directory; or the URL of a bucket, and how it is opened."""
+
+
+def store_at(place: Place) -> Store:
+    where, options = place
+    return ObjectStore(S3Store.from_url(where, **options)) if options else LocalStore(where)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "directory":
+        return str(tmp_path / "all.zarr"), {}
+    server: S3Server = request.getfixturevalue("s3_server")
+    bucket: str = request.getfixturevalue("s3_bucket")
+    return f"s3://{bucket}/all.zarr", server.options
+
+
+def day(number: int) -> xr.Dataset:
+    values = np.arange(6, dtype="i4").reshape(1, 2, 3) + 10 * number
+    return xr.Dataset(
+        {"v": (("time", "y", "x"), values), "name": ("y", [1, 2])},
+        coords={"time": ("time", [float(number)])},
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[Node]]]:
+    """A directory of files, one for each day, and what is in each."""
+    root = tmp_path_factory.mktemp("days")
+    found: list[list[Node]] = []
+    for number in range(DAYS):
+        path = root / f"{number:03d}.nc"
+        day(number).to_netcdf(path, unlimited_dims=["time"], encoding={"v": {"zlib": True}})
+        found.append(list(read_files(path)))
+    return root, found
+
+
+def append_all(
+    place: Place, files: Sequence[list[Node]], batch: int, allow: Path, meeting: Any, answers: Any
+) -> None:
+    if meeting is not None:
+        meeting.wait(60)
+    appended = 0
+    for start in range(0, len(files), batch):
+        some = files[start : start + batch]
+        report = zm.append(store_at(place), some, dim="time", allow=[allow])
+        assert len(report.appended) + len(report.there) == len(some)
+        appended += len(report.appended)
+    answers.put(appended)
+
+
+def process(*arguments: Any) -> Any:
+    started = CONTEXT.Process(target=append_all, args=arguments)
+    started.start()
+    return started
+
+
+def assert_all_there(place: Place, allow: Path, count: int = DAYS) -> None:
+    expected = xr.concat([day(number) for number in range(count)], "time", data_vars="minimal")
+    for consolidated in (True, False):
+        store = zm.ManifestStore(store_at(place), allow=[allow])
+        xr.testing.assert_equal(xr.open_zarr(store, consolidated=consolidated), expected)
+    assert zm.validate(store_at(place), allow=[allow]) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "layout"),
+    [("directory", {"partition_shape": (16, 1, 1)}), ("S3", {})],
+    indirect=["place"],
+    ids=["directory", "S3"],
+)
+def test_processes_append_the_same_files(
+    place: Place, files: tuple[Path, list[list[Node]]], layout: dict[str, Any]
+) -> None:
+    allow, nodes = files
+    write_hierarchy(store_at(place), nodes[0], **layout)
+    meeting, answers = CONTEXT.Barrier(len(BATCHES)), CONTEXT.SimpleQueue()
+    started = [process(place, nodes, batch, allow, meeting, answers) for batch in BATCHES]
+    for each in started:
+        each.join()
+    assert [each.exitcode for each in started] == [0] * len(started)
+    # Of two that make the same change at once, both say so.
+    assert sum(answers.get() for _ in started) >= DAYS - 1
+    assert_all_there(place, allow)
+
+
+@pytest.mark.parametrize("place", ["directory"], indirect=True)
+def test_processes_that_are_killed_and_started_again(
+    place: Place, files: tuple[Path, list[list[Node]]]
+) -> None:
+    allow, nodes = files
+    write_hierarchy(store_at(place), nodes[0])
+    answers = CONTEXT.SimpleQueue()
+    started = [process(place, nodes, batch, allow, None, answers) for batch in BATCHES[:4]]
+    for number in range(8):
+        time.sleep(random.uniform(0, 0.2))
+        victim = started[number % 4]
+        if victim.is_alive():
+            os.kill(victim.pid, signal.SIGKILL)
+        victim.join()
+        started[number % 4] = process(place, nodes, BATCHES[number % 4], allow, None, answers)
+    for each in started:
+        each.join()
+    assert [each.exitcode for each in started] == [0] * len(started)
+    assert_all_there(place, allow)
