@@ -84,6 +84,13 @@ def consolidated(store: Any) -> None:
     zarr.consolidate_metadata(zm.ManifestStore(store))
 
 
+def mixed(store: Any) -> None:
+    """A native array beside the others."""
+    plain(store)
+    zarr.create_array(store, name="native", **CREATION)[:] = np.arange(4)
+    zarr.consolidate_metadata(zm.ManifestStore(store))
+
+
 def subgroups(store: Any) -> None:
     """Copies in groups below the root, and none in the root."""
     plain(store)
@@ -151,6 +158,39 @@ def overwrite(store: Any) -> None:
     write_hierarchy(store, nodes, overwrite=True, inline_below=0)
 
 
+def append(store: Any) -> None:
+    more = MemoryStore()
+    plain(more)
+    for number, path in enumerate(("a", "b", "g/a", "g/h/a")):
+        zm.write_manifest(more, path, entries(101 + 10 * number))
+    zm.append(store, more, dim="x")
+
+
+def trim(store: Any) -> None:
+    zm.trim(store, dim="x", keep=2)
+
+
+def edit(store: Any) -> None:
+    """Chunks, references, attributes, and new, longer, replaced and removed arrays at once."""
+    with zm.edit(store) as root:
+        root["a"][1:] = 101
+        root["g/h/a"].resize((5,))
+        root["g/h/a"][4:] = 102
+        zm.entries(root["g/a"])[0] = {"data": bytes([103, 104])}
+        root["g"].attrs["new"] = True
+        for path in ("n", "g/new"):
+            new = root.create_array(
+                path,
+                **CREATION | {"shape": 600, "chunks": 600, "dimension_names": ["n"]},
+                overwrite=True,
+            )
+            new[:] = 105
+        if "b" in root:
+            del root["b"]
+        if "native" in root:
+            root["native"][3:] = 106
+
+
 def first(store: Any) -> None:
     """Nothing is there."""
 
@@ -174,6 +214,10 @@ WRITERS: dict[str, tuple[Writer, Writer]] = {
         (all_groups, change_nodes),
         (all_groups, change_attributes),
         (all_groups, overwrite),
+        (plain, append),
+        (consolidated, append),
+        (consolidated, trim),
+        (mixed, edit),
     ]
 }
 
@@ -204,7 +248,14 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 # What readers see depends on the state alone, which is the same everywhere. How it comes about
 # does not: each kind of storage sees creating, replacing and removing.
-ELSEWHERE = ["create in plain", "change_nodes in all_groups", "overwrite in consolidated"]
+ELSEWHERE = [
+    "create in plain",
+    "change_nodes in all_groups",
+    "overwrite in consolidated",
+    "append in consolidated",
+    "trim in consolidated",
+    "edit in mixed",
+]
 EVERYWHERE = [
     pytest.param(kind, name, id=f"{name}, {kind}")
     for kind in ("memory", "directory", "obstore's memory", "S3")
