@@ -195,8 +195,8 @@ class ManifestDocuments:
             self._missing = _Missing()
         return wanted.partitions
 
-    async def partition(self, partition: Partition, *, keep: bool = False) -> LoadedManifest:
-        """Return the document of a partition, which is only kept if that is asked for.
+    async def partition(self, partition: Partition) -> LoadedManifest:
+        """Return the document of a partition, which is not kept.
 
         One that is missing has no entries; after the last, call :meth:`check_missing`.
 
@@ -205,8 +205,7 @@ class ManifestDocuments:
         ManifestError
             It cannot be read, or is not valid.
         """
-        read = self._load if keep else self._read
-        return self._entries(await read(partition, _Missing()))
+        return self._entries(await self._read(partition, _Missing()))
 
     async def check_missing(self) -> None:
         """Check that no partition had no document because the manifest was replaced.

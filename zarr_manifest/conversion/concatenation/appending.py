@@ -286,10 +286,15 @@ def _urls(given: Input, dim: str, *, only_last: bool = False) -> list[UrlLocatio
     with ThreadPoolExecutor(CONCURRENT_ARRAYS) as threads:
         nodes = given.arrays.values()
         found = threads.map(partial(_paths_of, dim=dim, only_last=only_last), nodes)
-        # Arrays mostly refer to the same objects.
-        paths = {path for paths in found for path in paths}
-    locations = map(resolver(Base.parse("./")), paths)
+        # One of each directory, which most objects share: only prefixes are wanted.
+        paths = {_directory(path): path for paths in found for path in paths}
+    locations = map(resolver(Base.parse("./")), paths.values())
     return [location for location in locations if isinstance(location, UrlLocation)]
+
+
+def _directory(path: str) -> str:
+    directory = path.rpartition("/")[0]
+    return path if not directory or directory.endswith("/") else directory
 
 
 def _paths_of(node: ArrayNode, dim: str, only_last: bool) -> set[str]:

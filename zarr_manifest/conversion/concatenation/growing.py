@@ -225,6 +225,8 @@ class Growing:
             present = self.existing.arrays[array.path]
             new = [(place, each.arrays[array.path]) for place, each in replaced]
             partial = _partial(declared, array.joint, present, new)
+            if self.hierarchy.base is None:
+                paths.keep(_written(present, array.joint.axis))
         if partial is None:
             partial = {}, array.manifest(form.partition_shape)
         checksums, manifest = partial
@@ -363,6 +365,15 @@ def _partial(
     used += [each for each in joint.placements if id(each.node) in added]
     used.sort(key=lambda each: each.start if each.chunks is None else each.chunks.start)
     return own, joint.manifest(used, partition_shape=shape)
+
+
+def _written(node: ArrayNode, axis: int) -> Mapping[str, str]:
+    """Return the paths in the last partition as they are written, by URL."""
+    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
+    if not isinstance(parts, StoredParts):
+        return {}
+    count = -(-node.metadata["shape"][axis] // chunk_shape(node)[axis])
+    return parts.along(axis, range(count - 1, count)).written
 
 
 def _within(node: ArrayNode, parts: StoredParts, axis: int, chunks: range) -> ArrayNode:

@@ -329,6 +329,8 @@ class StoredParts:
         The URL of the hierarchy's root, if it has one.
     within : (int, range), optional
         A dimension, and which chunks along it are wanted: other partitions are not read.
+    is_kept : bool
+        Whether the documents are held once they have been read.
     """
 
     def __init__(
@@ -337,15 +339,39 @@ class StoredParts:
         documents: ManifestDocuments,
         roots: list[UrlLocation],
         within: tuple[int, range] | None = None,
+        *,
+        is_kept: bool = False,
     ) -> None:
         self._array = array
         self._documents = documents
         self._roots = roots
         self._within = within
+        self._is_kept = is_kept
+        self._kept: list[Manifest] | None = None
+        self._along: dict[tuple[int, int], StoredParts] = {}
+        # Paths as written, by URL; only if documents are kept.
+        self.written: dict[str, str] = {}
 
     def along(self, axis: int, chunks: range) -> StoredParts:
-        """Return the documents of the partitions that have some chunks along a dimension."""
-        return StoredParts(self._array, self._documents, self._roots, (axis, chunks))
+        """Return the documents of the partitions that have some chunks along a dimension.
+
+        Those of one partition's length are kept: the end of what grows is looked at several times.
+        """
+        partitions = self._array.partitions
+        if partitions is None or not chunks:
+            return self._part(axis, chunks, is_kept=False)
+        length = partitions.shape[axis]
+        number = chunks.start // length
+        if chunks.stop > (number + 1) * length:
+            return self._part(axis, chunks, is_kept=False)
+        if (axis, number) not in self._along:
+            within = range(number * length, (number + 1) * length)
+            self._along[axis, number] = self._part(axis, within, is_kept=True)
+        return self._along[axis, number]
+
+    def _part(self, axis: int, chunks: range, *, is_kept: bool) -> StoredParts:
+        within = (axis, chunks)
+        return StoredParts(self._array, self._documents, self._roots, within, is_kept=is_kept)
 
     def whole(self) -> Manifest:
         """Return a manifest that is one document.
@@ -362,6 +388,11 @@ class StoredParts:
 
     def __iter__(self) -> Iterator[Manifest]:
         try:
+            if self._is_kept:
+                if self._kept is None:
+                    self._kept = sync(self._wanted())
+                yield from self._kept
+                return
             found: Iterable[Any] = sync(self._documents.partitions())
             partitions = (each for each in found if self._is_wanted(each))
             while batch := list(itertools.islice(partitions, CONCURRENCY)):
@@ -377,24 +408,23 @@ class StoredParts:
         region = self._array.partitions.region(partition)[axis]
         return region.start < chunks.stop and chunks.start < region.stop
 
-    @property
-    def _is_within_one(self) -> bool:
-        """Whether what is wanted is no longer than a partition."""
-        if self._within is None or self._array.partitions is None:
-            return False
-        axis, chunks = self._within
-        return len(chunks) <= self._array.partitions.shape[axis]
+    async def _wanted(self) -> list[Manifest]:
+        partitions = await self._documents.partitions()
+        found = await self._loaded(each for each in partitions if self._is_wanted(each))
+        await self._documents.check_missing()
+        return found
 
     async def _loaded(self, batch: Iterable[Any]) -> list[Manifest]:
         if self._array.partitions is None:
             return [self._manifest(loaded) async for loaded in self._documents.every()]
-        # The end of what grows is looked at several times.
-        load = functools.partial(self._documents.partition, keep=self._is_within_one)
-        calls = (functools.partial(load, each) for each in batch)
+        calls = (functools.partial(self._documents.partition, each) for each in batch)
         return [self._manifest(loaded) async for loaded in in_order(calls, CONCURRENCY)]
 
     def _manifest(self, loaded: LoadedManifest) -> Manifest:
-        return Manifest(loaded.manifest.with_paths([self._url(each) for each in loaded.locations]))
+        urls = [self._url(each) for each in loaded.locations]
+        if self._is_kept:
+            self.written |= zip(urls, loaded.manifest.paths, strict=True)
+        return Manifest(loaded.manifest.with_paths(urls))
 
     def _url(self, location: Location) -> str:
         if isinstance(location, StoreLocation):
