@@ -458,4 +458,9 @@ def dump_node(node: dict[str, Any]) -> bytes:
         text = msgspec.json.format(json.dumps(node), indent=2)
     except msgspec.DecodeError:  # of NaN and Infinity, which zarr writes into attributes
         text = json.dumps(node, indent=2)
-    return _MANIFEST.sub(in_rows, _NAMES.sub(in_a_row, text)).encode()
+    # Both patterns are tried at each character.
+    if '"partitions": [' in text:
+        text = _NAMES.sub(in_a_row, text)
+    if '"manifest": {\n' in text:
+        text = _MANIFEST.sub(in_rows, text)
+    return text.encode()

@@ -83,7 +83,9 @@ def append(
 
     Readers see all of it or nothing. What fits is decided as by :func:`concat`; if anything does
     not, nothing is written. Of a partitioned manifest, only documents to which something is added
-    are read and written. A source that is there already, with the same references, is left out, so
+    are read and written. A manifest that outgrows 128 chunks along the dimension, or fewer if there
+    are several along others, becomes partitioned, unless it is a document with a name of its own. A
+    source that is there already, with the same references, is left out, so
     that the same call does nothing the second time. If another writer appends at the same time,
     one goes after the other.
 
