@@ -194,6 +194,20 @@ def test_what_is_found_in_files_is_kept(tmp_path: Path) -> None:
     assert files_below(tmp_path / "scans") == kept
 
 
+@pytest.mark.parametrize("path", ["old", "no group/old"])
+def test_nodes_that_only_a_listing_finds_must_fit_as_well(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "all.zarr"
+    Part(np.arange(2, dtype="u1"), (1,), ()).write(root, "v", dimension_names=["time"])
+    Part(np.arange(2, dtype="u1"), (1,), ()).write(
+        tmp_path / "n.zarr", "v", dimension_names=["time"]
+    )
+    old = zarr.create_array(root / path, shape=2, dtype="u1", zarr_format=2)
+    old.attrs["_ARRAY_DIMENSIONS"] = ["time"]
+    with pytest.raises(NotConvertibleError, match="does not have it") as caught:
+        zm.append(root, tmp_path / "n.zarr", dim="time")
+    assert caught.value.array == path
+
+
 # Partitions ---------------------------------------------------------------------------
 
 
