@@ -253,3 +253,25 @@ def test_appending_in_an_edit(tmp_path: Path, *, compute: bool) -> None:
         xr.testing.assert_identical(found.load(), first)
     found = xr.open_zarr(zm.ManifestStore(root), consolidated=False)
     xr.testing.assert_identical(found.load(), both)
+
+
+def test_an_append_that_fails_in_an_edit_changes_nothing(tmp_path: Path) -> None:
+    """xarray has replaced attributes and made arrays longer by then."""
+    root = tmp_path / "h.zarr"
+    first = dataset(range(2))
+    first.to_zarr(root, zarr_format=3, consolidated=False)
+    body = first["sst"].to_numpy().tobytes()
+    zm.write_manifest(root, "sst", {(0, 0, 0): {"data": body}}, inline=True)
+
+    def fail(block: Any) -> Any:
+        raise ZeroDivisionError
+
+    new = dataset(range(2, 4)).drop_vars("mask").chunk({"time": 2}).assign_attrs(title="new")
+    new["sst"] = new["sst"].copy(data=new["sst"].data.map_blocks(fail, dtype="i4"))
+    before = files_below(root)
+    with pytest.raises(ZeroDivisionError), zm.edit(root) as group:
+        new.to_zarr(group.store, append_dim="time", consolidated=False)
+    after = files_below(root)
+    assert {key: after[key] for key in before} == before
+    written = after.keys() - before.keys()
+    assert all("/chunks/sha256/" in key for key in written)
