@@ -105,7 +105,7 @@ def append(
         Refuse references that readers would have to allow besides those before.
     scans : str or Path, optional
         A directory, or a prefix of a bucket, in which what is found in each file is kept, as for
-        :func:`read_files`.
+        :func:`zarr_manifest.conversion.read_files`.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. The hierarchy and the
         sources need no authorisation; what they refer to does, where coordinates are read from it.

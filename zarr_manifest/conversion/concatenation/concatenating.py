@@ -77,7 +77,7 @@ def concat(
     ----------
     sources : iterable of str, Path, obstore store, zarr Store, or sequence of Node
         Hierarchies of any kind, data files, patterns for these, or nodes, such as of
-        :func:`read_virtual`, in the order of concatenation.
+        :func:`zarr_manifest.conversion.read_virtual`, in the order of concatenation.
     dim : str
         Name of the dimension, which some arrays have.
     target : str, Path, obstore store or zarr Store
@@ -86,9 +86,9 @@ def concat(
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. Sources and the target
         need no authorisation. What hierarchies refer to does, where coordinates are read from it.
     progress : callable, optional
-        As for :func:`write_hierarchy`.
+        As for :func:`zarr_manifest.conversion.write_hierarchy`.
     **layout
-        Other arguments of :func:`write_hierarchy`, such as `overwrite`.
+        Other arguments of :func:`zarr_manifest.conversion.write_hierarchy`, such as `overwrite`.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def concat(
     NotConvertibleError
         No array has the dimension, or coordinates do not fit together.
     WriteConflictError
-        As of :func:`write_hierarchy`.
+        As of :func:`zarr_manifest.conversion.write_hierarchy`.
     ManifestError
         A source or a coordinate cannot be read.
     ValueError, TypeError

@@ -46,7 +46,7 @@ _untyped_zarr: Any = zarr
 _ANY_SIZE = 2**62
 
 type Source = str | Path | ObstoreStore | Store | list[Node] | tuple[Node, ...]
-"""A hierarchy, a file or a pattern for files; or nodes, such as of :func:`read_virtual`."""
+"""A hierarchy, a file or a pattern for files; or nodes, such as those of ``read_virtual``."""
 
 
 @dataclass(frozen=True)
