@@ -463,7 +463,11 @@ def _over_s3() -> Iterator[Case]:
     cached = {"path": "/data/m.json", "cached": "data/old.json"}
     for name, server, description in (
         ("", {}, "What is said of caches holds for those in front of a bucket."),
-        ("-signed", {"credentials": credentials}, "A signed request passes caches as well."),
+        (
+            "-signed",
+            {"credentials": credentials},
+            "A signed request for a document passes the caches in front of a bucket as well.",
+        ),
     ):
         access = {**prefix, **server}
         needs = ["s3-credentials"] if server else []

@@ -14,10 +14,10 @@ from zarr_manifest.hierarchy.manifest_documents import (
     interpret_document_of,
 )
 from zarr_manifest.hierarchy.node_table import expire_timestamps
-from zarr_manifest.hierarchy.partition_documents import Partition, PartitionKeys, partitions_to_read
+from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore
-from zarr_manifest.hierarchy.stored_documents import StoredDocument, fetch_document
+from zarr_manifest.hierarchy.stored_documents import fetch_document
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.hierarchy.walking import (
     Node,
@@ -42,8 +42,6 @@ __all__ = [
     "ManifestStore",
     "Node",
     "Partition",
-    "PartitionKeys",
-    "StoredDocument",
     "Verify",
     "copies_in",
     "encode_fill_chunk",
