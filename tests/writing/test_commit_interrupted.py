@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from hypothesis import settings
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
@@ -259,6 +260,7 @@ ELSEWHERE = [
 EVERYWHERE = [
     pytest.param(kind, name, id=f"{name}, {kind}")
     for kind in ("memory", "directory", "obstore's memory", "S3")
+    if kind != "obstore's memory" or settings.get_current_profile_name() == "thorough"
     for name in (WRITERS if kind == "memory" else ELSEWHERE)
 ]
 
