@@ -348,13 +348,14 @@ def test_a_large_file_of_other_bytes(large: Path, place: int | str, change: byte
 
 
 @pytest.mark.slow
-def test_memory_for_a_large_file(large: Path) -> None:
+def test_memory_for_a_large_file(large: Path, tmp_path: Path) -> None:
     """As without a checksum: the document is never in memory as a whole."""
     peaks: dict[bool, int] = {}
+    shutil.copytree(large, tmp_path, dirs_exist_ok=True)  # others read it with a checksum
     for has_checksum in (True, False):
-        store = zm.ManifestStore(large)
+        store = zm.ManifestStore(tmp_path)
         if not has_checksum:
-            declare_manifest(large / "a", "./m.json")
+            declare_manifest(tmp_path / "a", "./m.json")
         array: Any = zarr.open_array(store, path="a", mode="r")
         tracemalloc.start()
         try:
