@@ -20,6 +20,7 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests.hierarchies import files_below, read
 from tests.properties import examples
+from zarr_manifest.conversion import accept
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Consolidated metadata is currently not part",
@@ -142,6 +143,19 @@ def place(tmp_path: Path, field: np.ndarray[Any, Any]) -> tuple[Path, str]:
     )
     zarr.consolidate_metadata(zm.ManifestStore(tmp_path / "h", allow=[allow]))
     return tmp_path / "h", allow
+
+
+def test_documents_with_plain_names_and_checksums(tmp_path: Path) -> None:
+    """As accept() declares them: those that an edit does not touch are there afterwards, too."""
+    entries = {str(i): {"data": bytes([i]) * 600} for i in range(4)}
+    zm.create_array(
+        tmp_path, "a", entries, shape=2400, chunks=600, dtype="u1",
+        manifest_url="m/{partition}.json", partition_shape=(2,),
+    )  # fmt: skip
+    accept(tmp_path, ["a"])
+    with zm.edit(tmp_path) as group:
+        group["a"][:600] = 9
+    assert read(zm.ManifestStore(tmp_path), "a")[::600].tolist() == [9, 1, 2, 3]
 
 
 def test_an_exception_changes_nothing(place: tuple[Path, str]) -> None:

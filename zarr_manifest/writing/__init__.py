@@ -1,7 +1,13 @@
 """Authoring: changes of a hierarchy, new manifest arrays, and manifests for existing arrays."""
 
 from zarr_manifest.writing.array_entries import entries
-from zarr_manifest.writing.array_writer import SMALL_MANIFEST, ArrayWriter, Form, small_size
+from zarr_manifest.writing.array_writer import (
+    SMALL_MANIFEST,
+    ArrayWriter,
+    Form,
+    checksums_to_keep,
+    small_size,
+)
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
 from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
@@ -18,6 +24,7 @@ __all__ = [
     "GuardedStore",
     "Stored",
     "UnusedObject",
+    "checksums_to_keep",
     "clean",
     "create_array",
     "edit",

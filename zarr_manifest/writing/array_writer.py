@@ -43,6 +43,7 @@ from zarr_manifest.format import (
     encode_body,
     interpret_declaration,
     is_declaration,
+    parse_canonical,
     state_checksums,
     state_partitions,
     strict,
@@ -133,6 +134,27 @@ def with_digest(reference: str) -> str:
     stem, dot, suffix = name[visible:].partition(".")
     named = f"{name[:visible]}{stem}-{DIGEST_PLACEHOLDER}{dot}{suffix}"
     return f"{before}{placeholder}{directory}{slash}{named}"
+
+
+def checksums_to_keep(stated: Configuration, ndim: int) -> dict[Partition, str] | None:
+    """Return the checksums of documents that stay where they are if others are written anew.
+
+    None unless they are named by their digests: others get new names.
+
+    Parameters
+    ----------
+    stated : Configuration
+        The present declaration of a partitioned manifest.
+    ndim : int
+        Number of dimensions of the array.
+    """
+    named = stated.partitions
+    if isinstance(stated.manifest, bytes) or DIGEST_PLACEHOLDER not in stated.manifest:
+        return None
+    if named is None or isinstance(named, str | tuple):
+        return None
+    indices = ((parse_canonical(name, ndim), checksum) for name, checksum in named.items())
+    return {index: checksum for index, checksum in indices if index is not None}
 
 
 class ArrayWriter:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.format import join, number_chunks, parse_canonical
-from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest, Partition
+from zarr_manifest.format import join, number_chunks
+from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest
 from zarr_manifest.locations import Base, Location, StoreLocation, relative_reference
 from zarr_manifest.manifest import JoinedReferences, References
-from zarr_manifest.writing.array_writer import ArrayWriter, Form
+from zarr_manifest.writing.array_writer import ArrayWriter, Form, checksums_to_keep
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import Edited, Index, WrittenChunk
 from zarr_manifest.writing.given_entries import interpret_entries
@@ -75,15 +75,12 @@ class Rewriting:
         touched: dict[Index, dict[Index, Edited]] = {}
         for index, entry in self._entries.items():
             touched.setdefault(partitions.owner(index), {})[index] = entry
-        if not isinstance(stated.partitions, Mapping) or self._is_moved:
+        kept = None if self._is_moved else checksums_to_keep(stated, array.ndim)
+        if kept is None:
             for partition in sync(self._documents.partitions()):
                 touched.setdefault(partition or (), {})
-        kept: dict[Partition, str] = {}
-        if isinstance(stated.partitions, Mapping) and not self._is_moved:
-            for name, checksum in stated.partitions.items():
-                partition = parse_canonical(name, array.ndim)
-                if partition not in touched:
-                    kept[partition] = checksum
+        else:
+            kept = {index: each for index, each in kept.items() if index not in touched}
         writer = ArrayWriter(self._store, array.path, self._metadata, form, kept)
         for _ in writer.write_parts(self._parts(touched, writer.array)):
             pass

@@ -33,7 +33,6 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
     interpret_declaration,
-    parse_canonical,
     strict,
 )
 from zarr_manifest.hierarchy import (
@@ -51,6 +50,7 @@ from zarr_manifest.writing import (
     Change,
     Form,
     Stored,
+    checksums_to_keep,
     give_way,
     guarded_store,
 )
@@ -338,7 +338,7 @@ def _partial(
         What is put into it, and which of the present values it replaces.
     """
     parts = present.manifest.parts if isinstance(present.manifest, StreamedManifest) else None
-    checksums = _checksums(stated, len(joint.grid_shape))
+    checksums = checksums_to_keep(stated, len(joint.grid_shape))
     shape = stated.partition_shape
     if checksums is None or shape is None or not isinstance(parts, StoredParts):
         return None
@@ -353,7 +353,9 @@ def _partial(
     starts = np.arange(0, len(stays), shape[axis])
     is_whole = np.logical_and.reduceat(stays, starts)
     own: dict[Partition, str] = {
-        index: each for index, each in checksums.items() if is_whole[index[axis]]
+        index: each
+        for index, each in checksums.items()
+        if index is not None and is_whole[index[axis]]
     }
     # What stays in the other partitions is written with what is new there.
     kept = stays & ~np.repeat(is_whole, shape[axis])[: len(stays)]
@@ -394,18 +396,3 @@ def _runs(mask: npt.NDArray[np.bool_]) -> Iterator[range]:
     """
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
     return itertools.starmap(range, itertools.batched(edges, 2))
-
-
-def _checksums(stated: Configuration, ndim: int) -> dict[tuple[int, ...], str] | None:
-    """Return the checksums of documents by partition; None unless they are named by digest."""
-    named = stated.partitions
-    if isinstance(stated.manifest, bytes) or DIGEST_PLACEHOLDER not in stated.manifest:
-        return None
-    if named is None or isinstance(named, str | tuple):
-        return None
-    found: dict[tuple[int, ...], str] = {}
-    for name, checksum in named.items():
-        index = parse_canonical(name, ndim)
-        if index is not None:
-            found[index] = checksum
-    return found
