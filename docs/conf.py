@@ -101,6 +101,7 @@ NAVIGATION = {
         "kerchunk",
         "zarr2",
         "upgrading",
+        "models",
         "authoring",
         "enable",
         "browser",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zarr_manifest import errors as errors
-    from zarr_manifest.conversion import append, concat, trim
+    from zarr_manifest.conversion import ModelStore, append, concat, from_model, to_model, trim
     from zarr_manifest.errors import ManifestError
     from zarr_manifest.format import Limits
     from zarr_manifest.hierarchy import ManifestStore
@@ -45,6 +45,7 @@ __all__ = [
     "Manifest",
     "ManifestError",
     "ManifestStore",
+    "ModelStore",
     "anonymous",
     "append",
     "clean",
@@ -55,7 +56,9 @@ __all__ = [
     "enable",
     "entries",
     "environment",
+    "from_model",
     "recover",
+    "to_model",
     "trim",
     "validate",
     "write_manifest",
@@ -68,6 +71,7 @@ _PACKAGES = {
     "Manifest": "manifest",
     "ManifestError": "errors",
     "ManifestStore": "hierarchy",
+    "ModelStore": "conversion",
     "anonymous": "sources",
     "append": "conversion",
     "clean": "writing",
@@ -78,7 +82,9 @@ _PACKAGES = {
     "enable": "integrations",
     "entries": "writing",
     "environment": "sources",
+    "from_model": "conversion",
     "recover": "writing",
+    "to_model": "conversion",
     "trim": "conversion",
     "validate": "inspection",
     "write_manifest": "writing",

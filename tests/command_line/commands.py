@@ -23,6 +23,7 @@ from zarr_manifest.command_line.application import application
 from zarr_manifest.command_line.tasks import Task
 
 __all__ = [
+    "BUCKET_ZARR2",
     "MODULE",
     "Finished",
     "commands",
@@ -34,6 +35,9 @@ __all__ = [
     "write_theirs",
     "zarray",
 ]
+
+# A group of Zarr v2 in the bucket that examples name.
+BUCKET_ZARR2 = {".zgroup": b'{"zarr_format": 2}', ".zattrs": b'{"title": "2023"}'}
 
 # The command line as a process of its own.
 MODULE = [sys.executable, "-m", "zarr_manifest.command_line"]
@@ -110,6 +114,10 @@ def make_inputs(directory: Path) -> None:
         copy.mkdir(parents=True)
         shutil.copy(directory / "2023.nc", copy)
     write_data(directory / "mirror.zarr", directory / "mirror.zarr" / "raw" / "2023.nc")
+    (directory / "model.json").write_text(json.dumps(zm.to_model(directory / "data.zarr")))
+    entries = {name: [len(body)] for name, body in BUCKET_ZARR2.items()}
+    state = {"fields": ["size"], "entries": entries}
+    (directory / "state.json").write_text(json.dumps(state))
 
 
 def zarray(**members: Any) -> dict[str, Any]:

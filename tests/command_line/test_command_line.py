@@ -20,6 +20,7 @@ from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
 from tests.command_line.commands import (
+    BUCKET_ZARR2,
     commands,
     run,
     words,
@@ -81,6 +82,8 @@ def test_the_examples_do_what_they_say(
 def serve_bucket(inputs: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the environment say where the bucket of the examples is."""
     server.create_bucket("bucket")
+    for name, body in BUCKET_ZARR2.items():
+        server.put("bucket", f"old.zarr/{name}", body)
     server.put("bucket", "2023.nc", (inputs / "2023.nc").read_bytes())
     for key, body in files_below(inputs / "2023.zarr").items():
         server.put("bucket", f"2023.zarr/{key}", body)

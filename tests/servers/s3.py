@@ -164,6 +164,11 @@ class S3Server:
         version = stored.get("VersionId")
         return None if version is None else str(version)
 
+    def head(self, bucket: str, key: str) -> dict[str, Any]:
+        """Return what the server says of an object."""
+        found: dict[str, Any] = self._client.head_object(Bucket=bucket, Key=key)
+        return found
+
     def delete(self, bucket: str, key: str, version: str | None = None) -> None:
         """Delete an object, or one version of it."""
         extra = {} if version is None else {"VersionId": version}

@@ -1,7 +1,8 @@
-"""``export``: hierarchies to kerchunk reference sets."""
+"""``export``: hierarchies to kerchunk reference sets, and to models."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from zarr_manifest.command_line.outcomes import conversion_outcome
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
 from zarr_manifest.errors import SourceNotFoundError, WriteConflictError
+from zarr_manifest.showing import size
 
 _JSON_EXAMPLE = ("export kerchunk data.zarr references.json", "for fsspec, in JSON")
 
 
 @click.group(cls=TaskGroup, examples=[_JSON_EXAMPLE])
 def export() -> None:
-    """Export a hierarchy to kerchunk references."""
+    """Export a hierarchy to kerchunk references, or to one JSON value."""
 
 
 @export.command(
@@ -87,6 +89,41 @@ def kerchunk(
             target.rename(Path(directory) / "earlier")
         made.rename(target)
     return conversion_outcome({"target": str(target)}, report, (), allow_refused)
+
+
+@export.command(
+    cls=Task,
+    short_help="Export to a Zarr object model: one JSON value.",
+    examples=[
+        ("export model data.zarr model.json", "to mail, to commit, or to test against"),
+        ("export model data.zarr model.json --overwrite", "again"),
+    ],
+)
+@click.argument("hierarchy")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@reading_options
+def model(hierarchy: str, target: Path, overwrite: bool, **options: Any) -> Outcome:
+    """Write HIERARCHY to the file TARGET as a Zarr object model, with inline manifests.
+
+    zarr_manifest.ModelStore opens it, and so do libraries of models, such as pydantic-zarr.
+    Native chunks are referred to by their URLs.
+    """
+    how = reading(options)
+    require_no_file(hierarchy)
+    if target.exists() and not overwrite:
+        raise WriteConflictError(
+            "the target exists",
+            location=target.absolute().as_uri(),
+            remedy="Pass --overwrite to replace it, or name another one.",
+        )
+    text = json.dumps(conversion.to_model(hierarchy, **how), indent=2)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
+        made = Path(directory) / "model.json"
+        made.write_text(f"{text}\n")
+        made.replace(target)
+    line = f"{target}: {size(len(text))}"
+    return Outcome({"hierarchy": hierarchy, "target": str(target)}, [line])
 
 
 def _require_replaceable(target: Path, *, parquet: bool, overwrite: bool) -> None:

@@ -1,14 +1,21 @@
-"""``import``: hierarchies from kerchunk references and Zarr v2."""
+"""``import``: hierarchies from kerchunk references, Zarr v2, models, and DANDI's manifests."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from zarr_manifest import conversion
 from zarr_manifest.command_line.layout import write, writing
-from zarr_manifest.command_line.options import pairs, require_no_file, writing_options
+from zarr_manifest.command_line.options import (
+    file_type,
+    json_value,
+    pairs,
+    require_no_file,
+    writing_options,
+)
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
 
@@ -18,7 +25,7 @@ _ZARR2_EXAMPLE = ("import zarr2 old.zarr new.zarr", "a v3 hierarchy over the chu
 
 @click.group(name="import", cls=TaskGroup, examples=[_KERCHUNK_EXAMPLE, _ZARR2_EXAMPLE])
 def import_() -> None:
-    """Make a hierarchy from kerchunk references or Zarr v2."""
+    """Make a hierarchy from kerchunk references, Zarr v2, a model, or a manifest of DANDI."""
 
 
 @import_.command(
@@ -82,4 +89,57 @@ def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome
     with bars("nodes") as shown:
         with stating_usage(ValueError):
             nodes = conversion.read_zarr2(store, url=url, allow=how["allow"])
+        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+
+
+@import_.command(
+    cls=Task,
+    short_help="Make a hierarchy from a Zarr object model.",
+    examples=[
+        ("import model model.json data.zarr", "what export model wrote, or pydantic-zarr"),
+        ("import model model.json data.zarr --inline-below 0", "each manifest in a document"),
+    ],
+)
+@click.argument("file", type=file_type)
+@click.argument("hierarchy")
+@writing_options
+def model(file: Path, hierarchy: str, **layout: Any) -> Outcome:
+    """Make HIERARCHY from the Zarr object model in FILE: one JSON value, with inline manifests.
+
+    An array without a manifest has no chunks.
+    """
+    how = writing(layout)
+    with bars("nodes") as shown:
+        nodes = conversion.read_model(json_value(file), allow=how["allow"])
+        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+
+
+@import_.command(
+    cls=Task,
+    short_help="Make a hierarchy from a Zarr manifest of the DANDI Archive.",
+    examples=[
+        (
+            "import dandi state.json data.zarr --url s3://bucket/old.zarr/ "
+            "--environment s3://bucket/",
+            "with credentials from the environment",
+        ),
+        (
+            "import dandi state.json data.zarr --url s3://bucket/old.zarr/ "
+            "--environment s3://bucket/ --inline-below 0",
+            "each manifest in a document",
+        ),
+    ],
+)
+@click.argument("manifest")
+@click.argument("hierarchy")
+@click.option("--url", required=True, help="Where the objects are.")
+@writing_options
+def dandi(manifest: str, hierarchy: str, url: str, **layout: Any) -> Outcome:
+    """Make HIERARCHY from MANIFEST, which lists the objects of one state of a Zarr hierarchy.
+
+    Chunks refer to the versions of objects that the manifest names.
+    """
+    how = writing(layout)
+    with bars("nodes") as shown:
+        nodes = conversion.read_dandi(manifest, url=url, allow=how["allow"])
         return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -9,7 +10,7 @@ from typing import Any, TypedDict
 import click
 
 from zarr_manifest.command_line.tasks import stating_usage
-from zarr_manifest.errors import SourceNotFoundError
+from zarr_manifest.errors import InvalidJSONError, SourceNotFoundError
 from zarr_manifest.format import Limits
 from zarr_manifest.sources import (
     Access,
@@ -89,6 +90,8 @@ reading_options = _together(
     ),
     limit_option,
 )
+
+file_type = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 writing_options = _together(
     click.option(
@@ -178,6 +181,22 @@ def require_no_file(hierarchy: str) -> None:
             remedy="Make one with zarr-manifest create from data files, or with zarr-manifest "
             "import kerchunk from references. Unpack archives first.",
         )
+
+
+def json_value(file: Path) -> Any:
+    """Return the JSON value in a file.
+
+    Raises
+    ------
+    InvalidJSONError
+        There is none.
+    """
+    try:
+        return json.loads(file.read_bytes())
+    except ValueError as error:
+        raise InvalidJSONError(
+            f"the model is not JSON: {error}", location=file.absolute().as_uri()
+        ) from error
 
 
 class Reading(TypedDict):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 import zarr_manifest
-from zarr_manifest.command_line.options import reading, reading_options, require_no_file
+from zarr_manifest.command_line.options import (
+    file_type,
+    json_value,
+    reading,
+    reading_options,
+    require_no_file,
+)
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.inspection import Problem
@@ -21,6 +28,7 @@ from zarr_manifest.showing import counted, note_lines
         ("validate data.zarr", "every problem, one per line"),
         ("validate data.zarr --array sst --array ice", "only these arrays"),
         ("validate data.zarr --strict", "what is valid, but worth a look, is a problem, too"),
+        ("validate data.zarr --model model.json", "the nodes, attributes and shapes of a model"),
         ("validate data.zarr --json", "for programs"),
     ],
 )
@@ -32,18 +40,31 @@ from zarr_manifest.showing import counted, note_lines
     metavar="PATH",
     help="Check only this array. Repeatable. Needed on web servers, which cannot list.",
 )
+@click.option(
+    "--model",
+    metavar="FILE",
+    type=file_type,
+    help="Compare the nodes with this Zarr object model, in JSON.",
+)
 @click.option("--strict", is_flag=True, help="Take notes for problems.")
 @reading_options
-def validate(hierarchy: str, arrays: tuple[str, ...], strict: bool, **options: Any) -> Outcome:
+def validate(
+    hierarchy: str, arrays: tuple[str, ...], model: Path | None, strict: bool, **options: Any
+) -> Outcome:
     """Check the declarations and manifests of HIERARCHY, without reading sources.
 
     Prints every problem, not only the first, and notes about what is valid, but worth a
-    look. The exit status is 1 if there is a problem.
+    look. The exit status is 1 if there is a problem. With a model, each node that is missing,
+    differs or is not in the model is one; where its chunks are does not count.
     """
     require_no_file(hierarchy)
     with stating_usage(ValueError):
         found = zarr_manifest.validate(
-            hierarchy, arrays=arrays or None, strict=True, **reading(options)
+            hierarchy,
+            arrays=arrays or None,
+            strict=True,
+            model=None if model is None else json_value(model),
+            **reading(options),
         )
     notes = [each for each in found if each.is_note]
     problems = [each for each in found if not each.is_note]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         read_concatenated,
         trim,
     )
+    from zarr_manifest.conversion.dandi import read_dandi
     from zarr_manifest.conversion.files import (
         FORMATS,
         Parallel,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         read_kerchunk_json,
         read_kerchunk_parquet,
     )
+    from zarr_manifest.conversion.models import ModelStore, from_model, read_model, to_model
     from zarr_manifest.conversion.nodes import (
         ArrayNode,
         ConversionReport,
@@ -66,6 +68,7 @@ __all__ = [
     "ArrayNode",
     "ConversionReport",
     "GroupNode",
+    "ModelStore",
     "Node",
     "Parallel",
     "RefusedNode",
@@ -81,19 +84,23 @@ __all__ = [
     "concat",
     "export_kerchunk_json",
     "export_kerchunk_parquet",
+    "from_model",
     "lock",
     "read_concatenated",
+    "read_dandi",
     "read_files",
     "read_hierarchy",
     "read_kerchunk",
     "read_kerchunk_json",
     "read_kerchunk_parquet",
+    "read_model",
     "read_virtual",
     "read_zarr2",
     "refresh",
     "relocate",
     "scan",
     "scan_files",
+    "to_model",
     "to_virtual_dataset",
     "to_virtual_datatree",
     "trim",
@@ -102,6 +109,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "dandi": ["read_dandi"],
     "files": [
         "FORMATS",
         "Parallel",
@@ -127,6 +135,7 @@ _MODULES = {
         "read_kerchunk_json",
         "read_kerchunk_parquet",
     ],
+    "models": ["ModelStore", "from_model", "read_model", "to_model"],
     "nodes": [
         "ArrayNode",
         "ConversionReport",

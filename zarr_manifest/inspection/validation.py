@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from zarr.abc.store import Store
@@ -31,6 +31,7 @@ from zarr_manifest.format import (
     PendingChange,
     arrays_in,
     collect,
+    differences,
     dump_node,
     interpret_codecs,
     interpret_pending,
@@ -103,7 +104,7 @@ class Problem:
     code : str
         Stable identifier (specification, "Error codes"); of a note,
         ``"lock_missing"``, ``"checksums_missing"``, ``"entries_missing"`` or
-        ``"metadata_behind"``.
+        ``"metadata_behind"``; ``"differs_from_model"``.
     phase : {"declaration", "manifest"}
         Whether ``zarr.json`` or a manifest document is wrong.
     array : str
@@ -142,6 +143,7 @@ def validate(
     base: str | Path | None = None,
     limits: Limits | None = None,
     strict: bool = False,
+    model: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
     """Check the declarations and manifest documents of a whole hierarchy.
 
@@ -163,6 +165,9 @@ def validate(
         lock, which readers without this package may take for one of fill values, one whose
         manifest documents have no checksums, or chunks that a manifest does not name, which
         read as fill values.
+    model : mapping, optional
+        A Zarr object model: also return each node that is missing, differs from it, or is not in
+        it (``"differs_from_model"``), wherever its chunks are.
 
     Returns
     -------
@@ -175,8 +180,10 @@ def validate(
         There is no Zarr hierarchy, or one of `arrays` does not exist.
     SourceError
         The hierarchy cannot be listed, and has no consolidated metadata.
+    InvalidConfigurationError
+        `model` is no model of Zarr v3.
     ValueError
-        `allow` contains something that is not a URL prefix.
+        `allow` contains something that is not a URL prefix; `model` is given with `arrays`.
 
     Examples
     --------
@@ -192,8 +199,10 @@ def validate(
     >>> [(problem.code, problem.chunk) for problem in validate(root)]
     [('invalid_entry', '0'), ('invalid_chunk_key', '7')]
     """
+    if model is not None and arrays is not None:
+        raise ValueError("a model describes the whole hierarchy: omit 'arrays'")
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    validator = _Validator(hierarchy)
+    validator = _Validator(hierarchy, model)
     found = sync(validator.problems(None if arrays is None else list(arrays)))
     return [problem for problem in found if strict or not problem.is_note]
 
@@ -201,11 +210,17 @@ def validate(
 @dataclass(frozen=True, slots=True)
 class _Validator:
     hierarchy: InspectedHierarchy
+    model: Mapping[str, Any] | None
 
     async def problems(self, arrays: list[str] | None) -> list[Problem]:
         found = await (self._every_node() if arrays is None else self._named(arrays))
         nodes = {node.path: node for node in found}
         problems = [p for path in sorted(nodes) async for p in self._node(nodes[path], nodes)]
+        if self.model is not None:
+            metadata = {path: node.metadata for path, node in nodes.items()}
+            for path, what in differences(metadata, self.model):
+                text = Advice(f"differs_from_model: {path or '/'!r} {what}")
+                problems.append(Problem("differs_from_model", "declaration", path, None, text))
         return sorted(problems, key=lambda problem: problem.array)
 
     # Finding the nodes ---------------------------------------------------------

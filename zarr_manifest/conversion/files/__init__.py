@@ -5,7 +5,7 @@ from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, detect
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.scanning import Scan
 from zarr_manifest.conversion.files.scans import ScanReport, scan, scan_files
-from zarr_manifest.conversion.files.sources import FileSources
+from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.workers import Parallel
 from zarr_manifest.conversion.files.zarr3 import StoredParts, hierarchy_nodes, read_hierarchy
 
@@ -18,6 +18,7 @@ __all__ = [
     "ScanReport",
     "StoredParts",
     "detect_format",
+    "file_url",
     "files_named",
     "hierarchy_nodes",
     "read_files",

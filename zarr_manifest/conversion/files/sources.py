@@ -258,8 +258,10 @@ class FileSources:
         readers: Any = library("obspec_utils.readers")
         return readers.BlockStoreReader(_OfKnownSize(store, size), key)
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
-        """Return a range of an object.
+    def read(
+        self, url: str, start: int, stop: int, conditions: Conditions = NO_CONDITIONS
+    ) -> memoryview:
+        """Return a range of an object, which must have a state.
 
         Raises
         ------
@@ -268,7 +270,7 @@ class FileSources:
         """
         store, key = self.resolve(url)
         span = SourceRange(start, stop, True)
-        return in_own_loop(reader_of(store).read(key, span, NO_CONDITIONS))
+        return in_own_loop(reader_of(store).read(key, span, conditions))
 
     def get(self, url: str, most: int) -> bytes | None:
         """Return a whole object; nothing of one that is larger than `most`; None if absent.

@@ -40,7 +40,7 @@ from zarr_manifest.hierarchy import (
     open_for_reading,
 )
 from zarr_manifest.hierarchy import Node as StoredNode
-from zarr_manifest.locations import Location, StoreLocation, UrlLocation
+from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.stores import can_list, not_listable, object_url, open_hierarchy, store_failure
@@ -85,6 +85,7 @@ def _unknown_chunks(store: Store) -> SourceError:
 def read_hierarchy(
     location: str | Path | ObjectStore | Store,
     *,
+    url: str | None = None,
     allow: Allow = None,
     base: str | Path | None = None,
     limits: Limits | None = None,
@@ -102,6 +103,8 @@ def read_hierarchy(
     ----------
     location : str, Path, obstore store or zarr Store
         The hierarchy. One with native arrays must be able to list its objects.
+    url : str, optional
+        URL of the store's root in references. By default, that of `location`.
     allow, base, limits
         As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
         manifest documents outside the hierarchy must be.
@@ -135,7 +138,7 @@ def read_hierarchy(
     (True, True)
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    return hierarchy_nodes(hierarchy, location, record_conditions=record_conditions)
+    return hierarchy_nodes(hierarchy, location, url=url, record_conditions=record_conditions)
 
 
 def hierarchy_nodes(
@@ -143,6 +146,7 @@ def hierarchy_nodes(
     location: Any,
     found: Sequence[StoredNode] | None = None,
     *,
+    url: str | None = None,
     record_conditions: bool = True,
 ) -> Iterator[Node]:
     """Yield the nodes of a hierarchy that was opened, as :func:`read_hierarchy`.
@@ -155,12 +159,12 @@ def hierarchy_nodes(
         Where it was opened.
     found : sequence of Node, optional
         Its nodes, if they have been read.
-    record_conditions : bool
+    url, record_conditions
         As there.
     """
     if found is None:
         found = sync(list_nodes(hierarchy.store, directories=hierarchy.directories))
-    return _nodes(hierarchy, location, found, record_conditions)
+    return _nodes(hierarchy, location, found, record_conditions, url)
 
 
 def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
@@ -178,19 +182,31 @@ def _nodes(
     location: Any,
     found: Sequence[StoredNode],
     record_conditions: bool,
+    url: str | None = None,
 ) -> Iterator[Node]:
     declares = any(node.array is not None and node.array.declaration for node in found)
     if not declares and not can_list(hierarchy.store):
         raise _unknown_chunks(hierarchy.store)
-    return _HierarchyNodes(hierarchy, location, record_conditions).nodes(found)
+    root = hierarchy.sources.root if url is None else _root(url)
+    return _HierarchyNodes(hierarchy, location, root, record_conditions).nodes(found)
+
+
+def _root(url: str) -> UrlLocation:
+    base = Base.parse(f"{url.rstrip('/')}/")
+    return UrlLocation(base.scheme, base.authority, base.path.rstrip("/"))
 
 
 class _HierarchyNodes:
     def __init__(
-        self, hierarchy: InspectedHierarchy, location: Any, record_conditions: bool
+        self,
+        hierarchy: InspectedHierarchy,
+        location: Any,
+        root: UrlLocation | None,
+        record_conditions: bool,
     ) -> None:
         self._hierarchy = hierarchy
         self._location = location
+        self._roots = [] if root is None else [root]
         self._record_conditions = record_conditions
 
     def nodes(self, found: Sequence[StoredNode]) -> Iterator[Node]:
@@ -239,11 +255,6 @@ class _HierarchyNodes:
             return ArrayNode(node.path, metadata, parts.whole())
         streamed = StreamedManifest(partitions.shape, parts, is_in_order=True)
         return ArrayNode(node.path, metadata, streamed)
-
-    @functools.cached_property
-    def _roots(self) -> list[UrlLocation]:
-        root = self._hierarchy.sources.root
-        return [] if root is None else [root]
 
     # Native arrays -------------------------------------------------------------------
 
