@@ -46,7 +46,7 @@ check: .make/lint ## before each commit: lint, types, layers and the fast tests,
 		HYPOTHESIS_PROFILE=quick $(BIN)/$(PYTEST) --quiet -m '$(FAST)'; status=$$?; \
 	wait $$types || status=1; cat .make/types.log; exit $$status
 
-test: .make/test ## all tests of the package, with coverage; HYPOTHESIS_PROFILE=thorough for more examples
+test: .make/test .make/chromium ## all tests of the package, with coverage; HYPOTHESIS_PROFILE=thorough for more examples
 	$(BIN)/$(PYTEST) --cov --cov-report=term
 
 # Few examples and combinations, and no slow ones: other versions differ in interfaces, not in values.

@@ -11,6 +11,9 @@ __all__ = [
     "MOST_LINES",
     "brief",
     "counted",
+    "html_page",
+    "html_rows",
+    "html_section",
     "html_table",
     "note_lines",
     "shortened",
@@ -120,6 +123,39 @@ def _brief(value: Any) -> str:
     return f"<{counted(len(value), 'byte')}>" if is_long else repr(value)
 
 
+# Colours come from where it is shown, so that it is as light or dark as that is.
+_STYLE = (
+    ".zm{line-height:1.5;max-width:70em;overflow-x:auto}"
+    ".zm caption{text-align:left;font-weight:600;padding:.3em 0}"
+    ".zm table{border-collapse:collapse}"
+    ".zm th,.zm td{text-align:left;vertical-align:top;padding:.1em 1em .1em 0;"
+    "background:none;overflow-wrap:anywhere}"
+    ".zm th{font-weight:400;opacity:.7;white-space:nowrap}"
+    ".zm tr,.zm li{border-top:1px solid color-mix(in srgb,currentColor 15%,transparent)}"
+    ".zm ul{list-style:none;margin:0;padding:0}"
+    ".zm li{padding:.1em 0 .1em calc(var(--depth)*1.5em)}"
+    ".zm summary{cursor:pointer}"
+    ".zm i{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 .8em}"
+)
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
+body {{ margin: 2em auto; max-width: 70em; padding: 0 1em; overflow-wrap: anywhere }}
+h1 {{ font-size: 1.4em }}
+</style>
+<main>
+<h1>{title}</h1>
+{body}
+</main>
+</html>
+"""
+
+
 def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:
     """Return a table for notebooks; rows with an empty list are left out.
 
@@ -127,12 +163,19 @@ def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> s
 
     Examples
     --------
-    >>> print(html_table("T", [("a", "<b>"), ("c", ["1", "2"]), ("d", [])]))
+    >>> print(html_table("T", [("a", "<b>"), ("c", ["1", "2"]), ("d", [])]))  # doctest: +ELLIPSIS
+    <div class="zm"><style>...</style>
     <table><caption>T</caption>
-    <tr><th>a</th><td>&lt;b&gt;</td></tr>
-    <tr><th>c</th><td>1<br>2</td></tr>
+    <tr><th scope="row">a</th><td>&lt;b&gt;</td></tr>
+    <tr><th scope="row">c</th><td>1<br>2</td></tr>
     </table>
+    </div>
     """
+    return html_section(html_rows(title, rows))
+
+
+def html_rows(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:
+    """Return the table of :func:`html_table`, as a part of a section."""
     from html import escape  # only notebooks need it
 
     lines = [f"<table><caption>{escape(title)}</caption>"]
@@ -140,5 +183,23 @@ def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> s
         cell = [value] if isinstance(value, str) else shortened(value)
         if cell:
             shown = "<br>".join(map(escape, cell))
-            lines.append(f"<tr><th>{escape(name)}</th><td>{shown}</td></tr>")
+            lines.append(f'<tr><th scope="row">{escape(name)}</th><td>{shown}</td></tr>')
     return "\n".join([*lines, "</table>"])
+
+
+def html_section(body: str, style: str = "") -> str:
+    """Return HTML for a notebook, or a part of a page, in our style and a further one."""
+    return f'<div class="zm"><style>{_STYLE}{style}</style>\n{body}\n</div>'
+
+
+def html_page(title: str, body: str) -> str:
+    """Return a page that needs nothing else: no network, no scripts.
+
+    Examples
+    --------
+    >>> "<title>a &lt; b</title>" in html_page("a < b", html_table("T", []))
+    True
+    """
+    from html import escape
+
+    return _PAGE.format(title=escape(title), body=body)

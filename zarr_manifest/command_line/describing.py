@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from zarr_manifest.command_line.options import reading, reading_options, require_no_file
+from zarr_manifest.command_line.pages import page_option, write_page
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
-from zarr_manifest.command_line.wording import spelled
+from zarr_manifest.command_line.wording import Painted, spelled
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.inspection import NodeContents, contents, tree_lines
+from zarr_manifest.inspection import ChunkMap, NodeContents, contents, contents_html, tree_lines
 from zarr_manifest.locations import ReferencedLocation
+
+# More would make a page of some ten megabytes.
+_MOST_NODES_OF_A_PAGE = 2_000
 
 
 @click.command(
@@ -19,27 +27,44 @@ from zarr_manifest.locations import ReferencedLocation
     short_help="Show the tree, its references, and where the bytes live.",
     examples=[
         ("info data.zarr", "the tree, and where the bytes live"),
+        (
+            "info data.zarr --map state",
+            "with a map of each array's chunks: blank where one is missing",
+        ),
+        ("info data.zarr --map source", "where each chunk is, by the numbers of the locations"),
+        ("info data.zarr --html data.html", "the same as a page, for any web browser"),
         ("info data.zarr --json", "the same for programs"),
     ],
 )
 @click.argument("hierarchy")
+@click.option(
+    "--map",
+    "drawn",
+    type=click.Choice(["state", "source"]),
+    help="Draw a map of the chunks of each array. Lists those of native arrays.",
+)
+@page_option
 @reading_options
-def info(hierarchy: str, **options: Any) -> Outcome:
+def info(hierarchy: str, drawn: str | None, page: Path | None, **options: Any) -> Outcome:
     """Show what HIERARCHY contains: its tree, data types, shapes and references.
 
     HIERARCHY is a path or a URL. Reads metadata and manifests, but no sources.
     The exit status is 1 if an array cannot be read.
     """
     require_no_file(hierarchy)
+    native_chunks = drawn is not None or page is not None
     with stating_usage(ValueError):
-        found = contents(hierarchy, **reading(options))
+        found = contents(hierarchy, native_chunks=native_chunks, **reading(options))
+    if page is not None:
+        write_page(page, hierarchy, contents_html(found, _MOST_NODES_OF_A_PAGE))
     nodes, places = found.nodes, found.locations
     document = {
         "hierarchy": hierarchy,
         "nodes": [_node_document(node) for node in nodes],
         "locations": [_location_document(place) for place in places],
     }
-    lines = [hierarchy, *tree_lines(found, show=_wording)]
+    draw = None if drawn is None else partial(_drawn, by_source=drawn == "source")
+    lines = [hierarchy, *tree_lines(found, show=_wording, draw=draw)]
     invalid = any(node.problem is not None for node in nodes)
     return Outcome(document, lines, status=PROBLEMS if invalid else 0)
 
@@ -72,6 +97,12 @@ def locations(hierarchy: str, **options: Any) -> Outcome:
         "locations": [_location_document(place) for place in places],
     }
     return Outcome(document, [place.prefix for place in places if place.prefix is not None])
+
+
+def _drawn(found: ChunkMap, *, by_source: bool) -> Iterator[str]:
+    colour = sys.stdout.isatty()
+    yield from map(Painted, found.lines(by_source=by_source, colour=colour))
+    yield f"{found.words()}; {found.axes()}"
 
 
 # JSON output -----------------------------------------------------------------------

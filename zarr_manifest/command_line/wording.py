@@ -96,6 +96,10 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
+class Painted(str):
+    """A line of our own, in colours: no stranger chose a character of it."""
+
+
 def visible(text: str) -> str:
     r"""Return a line in which a name or a document of a stranger cannot steer the terminal.
 
@@ -104,6 +108,8 @@ def visible(text: str) -> str:
     >>> print(visible("sst\x1b[2J\n"))
     sst\x1b[2J\n
     """
+    if isinstance(text, Painted):
+        return text
     return _INVISIBLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 

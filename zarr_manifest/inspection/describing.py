@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, strict
+from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, number_chunks, strict
 from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, Node
+from zarr_manifest.inspection.chunk_maps import ChunkMap
 from zarr_manifest.inspection.node_contents import Contents, NodeContents
 from zarr_manifest.locations import (
+    AllowList,
     Location,
     StoreLocation,
     UrlLocation,
@@ -42,8 +45,11 @@ def contents(
     allow: Allow = None,
     base: str | Path | None = None,
     limits: Limits | None = None,
+    native_chunks: bool = False,
 ) -> Contents:
     """List the nodes of a hierarchy, and what the manifests of its arrays refer to.
+
+    In a notebook, it is shown with a map of each array's chunks.
 
     Parameters
     ----------
@@ -52,6 +58,8 @@ def contents(
     allow, base, limits
         As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
         manifest documents outside the hierarchy must be.
+    native_chunks : bool
+        Whether to list the chunks of native arrays of Zarr v3, too, for their maps.
 
     Returns
     -------
@@ -63,7 +71,7 @@ def contents(
     SourceNotFoundError
         There is no Zarr hierarchy.
     SourceError
-        The hierarchy cannot be listed, and has no consolidated metadata.
+        The hierarchy cannot be listed, and has no consolidated metadata, or `native_chunks`.
     ValueError
         `allow` contains something that is not a URL prefix.
 
@@ -79,15 +87,26 @@ def contents(
     'a' manifest array (8,) 1 ('s3://b/',)
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    return sync(_contents(hierarchy))
+    return sync(_contents(hierarchy, native_chunks))
 
 
-async def _contents(hierarchy: InspectedHierarchy) -> Contents:
-    calls = [functools.partial(_described, hierarchy, node) for node in await hierarchy.nodes()]
+async def _contents(hierarchy: InspectedHierarchy, native_chunks: bool) -> Contents:
+    nodes = await hierarchy.nodes()
+    calls = [functools.partial(_described, hierarchy, node, native_chunks) for node in nodes]
     found = [node async for node in in_order(calls, CONCURRENCY)]
     statistics = [item for _, items in found for item in items]
     urls = [location for location, _, _ in statistics if isinstance(location, UrlLocation)]
-    locations = summarize(statistics, suggest_prefixes(urls), hierarchy.allow)
+    prefixes = suggest_prefixes(urls)
+    locations = summarize(statistics, prefixes, hierarchy.allow)
+    numbers = {place.prefix: number for number, place in enumerate(locations)}
+    below = AllowList(prefixes)
+    for node, items in found:
+        if node.map is not None:
+            places = (
+                numbers[below.match(location) if isinstance(location, UrlLocation) else None]
+                for location, _, _ in items
+            )
+            node.map.name_sources(np.fromiter(places, np.int64, len(items)))
     return Contents([node for node, _ in found], locations)
 
 
@@ -95,6 +114,7 @@ async def _contents(hierarchy: InspectedHierarchy) -> Contents:
 class _Counts:
     """Totals of what the documents of one manifest refer to."""
 
+    map: ChunkMap
     references: int = 0
     inline: int = 0
     empty: int = 0
@@ -114,7 +134,7 @@ class _Counts:
 
 
 async def _described(
-    hierarchy: InspectedHierarchy, node: Node
+    hierarchy: InspectedHierarchy, node: Node, native_chunks: bool
 ) -> tuple[NodeContents, list[tuple[Location, int, int]]]:
     if node.problem is not None:
         return NodeContents(node.path, "invalid", problem=node.problem), []
@@ -124,7 +144,8 @@ async def _described(
         return _old_array(node), []
     known = _members(node.array)
     if not node.array.declaration:
-        return NodeContents(node.path, "native array", **known), []
+        found = await _native(hierarchy, node) if native_chunks else None
+        return NodeContents(node.path, "native array", **known, map=found), []
     try:
         counts = await _counts(hierarchy, node)
     except ManifestError as error:
@@ -141,19 +162,38 @@ async def _described(
         open_ended=counts.open_ended,
         objects=len(counts.locations()),
         prefixes=tuple(counts.prefixes()),
+        map=counts.map,
     ), counts.found
 
 
+async def _native(hierarchy: InspectedHierarchy, node: Node) -> ChunkMap | None:
+    grid = ChunkGrid.from_metadata(node.metadata)
+    if grid is None:
+        return None
+    found = ChunkMap(grid.counts, _names(node))
+    chunks = np.array(list(await hierarchy.native_chunks(node, grid)), np.int64)
+    indices = chunks.reshape(len(chunks), len(grid.counts))
+    found.add(number_chunks(indices, grid.counts))
+    return found
+
+
+def _names(node: Node) -> list[str | None]:
+    stated: Any = node.metadata.get("dimension_names")
+    return cast("list[str | None]", stated) if isinstance(stated, list) else []
+
+
 async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
-    counts = _Counts()
     array = strict(hierarchy.declaration(node))
     if array is None:
         # Only transformers that readers need not understand, and no manifest.
-        return counts
+        return _Counts(ChunkMap(()))
+    counts = _Counts(ChunkMap(array.chunk_grid.counts, _names(node)))
     async for loaded in hierarchy.documents(array).every():
         manifest = loaded.manifest
         statistics = manifest.statistics()
         references, inline, empty = manifest.counts()
+        columns = manifest.columns()
+        counts.map.add(columns.numbers, columns.path_numbers, len(counts.found))
         counts.references += references
         counts.inline += inline
         counts.empty += empty

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.inspection.chunk_maps import ChunkMap
 from zarr_manifest.locations import ReferencedLocation
-from zarr_manifest.showing import counted, shortened, size
+from zarr_manifest.showing import counted, size
 
 type Kind = Literal["group", "native array", "manifest array", "invalid"]
 
@@ -47,6 +47,8 @@ class NodeContents:
         URL prefixes of these objects; ``""`` is the hierarchy's own store.
     problem : ManifestError or None
         Why it cannot be read.
+    map : ChunkMap or None
+        What its chunks are, and where; None of a native array whose chunks were not listed.
     """
 
     path: str
@@ -63,6 +65,7 @@ class NodeContents:
     objects: int = 0
     prefixes: tuple[str, ...] = ()
     problem: ManifestError | None = None
+    map: ChunkMap | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,21 +83,32 @@ class Contents:
     nodes: list[NodeContents]
     locations: list[ReferencedLocation]
 
-    def __repr__(self) -> str:
+    def counts(self) -> str:
+        """Return how many nodes of each kind there are."""
         kinds = Counter(node.kind for node in self.nodes)
         counts = [counted(number, noun) for noun, number in kinds.items() if noun != "invalid"]
         if kinds["invalid"]:
             counts.append(f"{kinds['invalid']:,} invalid")
-        return f"<Contents: {', '.join(counts)}>"
+        return ", ".join(counts)
+
+    def __repr__(self) -> str:
+        return f"<Contents: {self.counts()}>"
 
     def __str__(self) -> str:
         return "\n".join(tree_lines(self))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(chr(10).join(shortened([*tree_lines(self)], 200)))}</pre>"
+        from zarr_manifest.inspection.html_tree import contents_html  # which imports this
+
+        return contents_html(self)
 
 
-def tree_lines(contents: Contents, *, show: Callable[[ManifestError], str] = str) -> Iterator[str]:
+def tree_lines(
+    contents: Contents,
+    *,
+    show: Callable[[ManifestError], str] = str,
+    draw: Callable[[ChunkMap], Iterable[str]] | None = None,
+) -> Iterator[str]:
     """Draw the tree, and list where the bytes are.
 
     Parameters
@@ -103,6 +117,8 @@ def tree_lines(contents: Contents, *, show: Callable[[ManifestError], str] = str
         What a hierarchy contains.
     show : callable
         Returns the text for the problem of a node that cannot be read.
+    draw : callable, optional
+        Returns the lines that show the map of an array; they are indented, and keep their type.
 
     Examples
     --------
@@ -113,36 +129,31 @@ def tree_lines(contents: Contents, *, show: Callable[[ManifestError], str] = str
     >>> list(tree_lines(Contents(nodes, [])))
     ['└── a  uint8 (8)  native']
     """
-    numbers = {place.prefix or "": n for n, place in enumerate(contents.locations, start=1)}
-    yield from _tree(contents.nodes, numbers, show)
+    numbers = _numbered(contents)
+    for node, indent, width, is_last in _tree(contents.nodes):
+        name = node.path.rpartition("/")[2]
+        start = f"{indent}{'└' if is_last else '├'}── " if node.path else ""
+        below = indent + ("    " if is_last or not node.path else "│   ")
+        if node.kind != "group":
+            yield f"{start}{name or '/':<{width}}  {_description(node, numbers, show)}"
+        elif node.path:
+            yield f"{start}{name}/"
+        if node.map is not None and draw is not None:
+            yield from (type(line)(below + line) for line in draw(node.map))
     yield from _places(contents.locations)
 
 
-def _tree(
-    nodes: Sequence[NodeContents],
-    numbers: Mapping[str, int],
-    show: Callable[[ManifestError], str],
-) -> Iterator[str]:
-    """Draw the nodes below the root; `numbers` are those of the locations, by prefix."""
-    by_parent: dict[str, list[NodeContents]] = {}
-    for node in nodes:
-        if node.path:
-            by_parent.setdefault(node.path.rpartition("/")[0], []).append(node)
-        elif node.kind != "group":
-            yield f"/  {_description(node, numbers, show)}"
-    known = {node.path for node in nodes} | {""}
-    # Groups known only from their members, deepest first: their parents may be, too.
-    for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
-        _add_group(path, by_parent, known)
-    yield from _branches(by_parent, numbers, show)
+def tree_nodes(contents: Contents) -> Iterator[tuple[int, NodeContents, str]]:
+    """Yield the nodes of the tree, each with its depth and its description, as it is drawn."""
+    numbers = _numbered(contents)
+    for node, indent, _, _ in _tree(contents.nodes):
+        text = "" if node.kind == "group" else _description(node, numbers, str)
+        yield len(indent) // 4 + (1 if node.path else 0), node, text
 
 
-def _add_group(path: str, by_parent: dict[str, list[NodeContents]], known: set[str]) -> None:
-    while path not in known:
-        known.add(path)
-        parent = path.rpartition("/")[0]
-        by_parent.setdefault(parent, []).append(NodeContents(path, "group"))
-        path = parent
+def _numbered(contents: Contents) -> dict[str, int]:
+    """Return the numbers of the locations, by prefix."""
+    return {place.prefix or "": n for n, place in enumerate(contents.locations, start=1)}
 
 
 class _Branch(NamedTuple):
@@ -152,22 +163,33 @@ class _Branch(NamedTuple):
     is_last: bool
 
 
-def _branches(
-    by_parent: Mapping[str, list[NodeContents]],
-    numbers: Mapping[str, int],
-    show: Callable[[ManifestError], str],
-) -> Iterator[str]:
+def _tree(nodes: Sequence[NodeContents]) -> Iterator[_Branch]:
+    """Yield the nodes in the order in which they are drawn."""
+    by_parent: dict[str, list[NodeContents]] = {}
+    for node in nodes:
+        if node.path:
+            by_parent.setdefault(node.path.rpartition("/")[0], []).append(node)
+        else:
+            yield _Branch(node, "", 1, True)
+    known = {node.path for node in nodes} | {""}
+    # Groups known only from their members, deepest first: their parents may be, too.
+    for path in sorted(set(by_parent) - known, key=lambda path: -path.count("/")):
+        _add_group(path, by_parent, known)
     # Not recursive: hierarchies may be deep.
     pending = _members("", "", by_parent)
     while pending:
-        node, indent, width, is_last = pending.pop()
-        branch = f"{indent}{'└' if is_last else '├'}── "
-        name = node.path.rpartition("/")[2]
-        if node.kind == "group":
-            yield f"{branch}{name}/"
-        else:
-            yield f"{branch}{name:<{width}}  {_description(node, numbers, show)}"
-        pending += _members(node.path, indent + ("    " if is_last else "│   "), by_parent)
+        branch = pending.pop()
+        yield branch
+        below = branch.indent + ("    " if branch.is_last else "│   ")
+        pending += _members(branch.node.path, below, by_parent)
+
+
+def _add_group(path: str, by_parent: dict[str, list[NodeContents]], known: set[str]) -> None:
+    while path not in known:
+        known.add(path)
+        parent = path.rpartition("/")[0]
+        by_parent.setdefault(parent, []).append(NodeContents(path, "group"))
+        path = parent
 
 
 def _members(path: str, indent: str, by_parent: Mapping[str, list[NodeContents]]) -> list[_Branch]:

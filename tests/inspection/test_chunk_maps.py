@@ -1,0 +1,153 @@
+"""Maps of chunk grids: every chunk is in one cell, and counted once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zarr_manifest as zm
+from tests.command_line.commands import run
+from zarr_manifest.inspection import ChunkMap
+from zarr_manifest.manifest import EMPTY, INLINE
+
+KINDS = {0: "referenced", 1: "referenced", INLINE: "inline", EMPTY: "empty"}
+
+
+@given(st.lists(st.integers(0, 90), max_size=3), st.data())
+def test_every_chunk_is_counted_once(counts: list[int], data: st.DataObject) -> None:
+    """Its kind, its source, and the missing ones, in the words, the picture and the lines."""
+    total = int(np.prod(counts))
+    chosen = data.draw(
+        st.dictionaries(st.integers(0, max(0, total - 1)), st.sampled_from([*KINDS]))
+    )
+    chunks = chosen if total else {}
+    found = ChunkMap(counts)
+    found.add(np.array([*chunks], np.int64), np.array([*chunks.values()], np.int32))
+    found.name_sources(np.array([4, 7]))
+    expected = {"missing": total - len(chunks)}
+    for path in chunks.values():
+        expected[KINDS[path]] = expected.get(KINDS[path], 0) + 1
+    assert _numbers(found.words().partition(":")[2]) == {k: n for k, n in expected.items() if n}
+    assert set(found.sources) == {(4, 7)[path] for path in chunks.values() if path >= 0}
+
+    titles = _Titles()
+    titles.feed(found.svg())
+    summed: dict[str, int] = {}
+    for title in titles.found:
+        for kind, number in _numbers(title.partition(": ")[2]).items():
+            summed[kind] = summed.get(kind, 0) + number
+    assert summed == _numbers(found.words().partition(":")[2])
+    assert max(found.rows, found.columns) <= 64
+    lines = list(found.lines())
+    assert [len(line) for line in lines] == [found.columns] * -(-found.rows // 2)
+    is_full = total == len(chunks)
+    assert is_full == (set("".join(lines)) <= {"█"})
+
+
+def _numbers(words: str) -> dict[str, int]:
+    parts = [part.split() for part in words.split(", ") if part.strip() not in ("", "none")]
+    return {kind: int(number.replace(",", "")) for number, kind in parts}
+
+
+class _Titles(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._is_title = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self._is_title = tag == "title"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_title and data.strip():
+            self.found.append(data)
+
+
+@pytest.fixture
+def hierarchy(tmp_path: Path) -> Path:
+    """A year of days, of which one is missing, from two buckets; and a native array beside it."""
+    root = tmp_path / "data.zarr"
+    entries = {
+        (day, 0): {"path": f"s3://bucket-{day // 200}/{day}.nc", "length": 8}
+        for day in range(365)
+        if day != 150
+    }
+    options = {"shape": (365, 2), "chunks": (1, 2), "dtype": "f4"}
+    zm.create_array(root, "sst", entries, dimension_names=["time", "x"], **options)
+    native = zarr.create_array(root / "native", shape=(4, 4), chunks=(2, 2), dtype="i4")
+    native[:2] = 1
+    return root
+
+
+def test_the_terminal_shows_what_is_missing_and_where(hierarchy: Path) -> None:
+    lines = run("info", hierarchy, "--map", "state").stdout.splitlines()
+    drawn = [line for line in lines if set(line) & set("█▀▄")]
+    assert any("365 chunks: 364 referenced, 1 missing; time across" in line for line in lines)
+    assert any("4 chunks: 2 native, 2 missing" in line for line in lines)
+    (year,) = [line.lstrip("│ ") for line in drawn if line.count("█") > 10]
+    assert year.count("█") == 63
+    assert year.index(" ") == 150 * 64 // 365
+    by_source = run("info", hierarchy, "--map", "source").stdout
+    assert "1" * 30 + "2" * 20 in by_source
+
+
+def test_colours_are_for_terminals() -> None:
+    found = ChunkMap((4, 2))
+    found.add(np.array([0, 1]), np.array([0, 0]))
+    assert any("\x1b[" in line for line in found.lines(colour=True))
+    assert not any("\x1b[" in line for line in found.lines())
+
+
+WIDTHS = (400, 1280)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_page_opens_from_disk(hierarchy: Path, tmp_path: Path, width: int) -> None:
+    """In a browser, nothing is wider than the window, and every array can be opened by keyboard."""
+    page = tmp_path / "page.html"
+    run("info", hierarchy, "--html", page)
+    text = page.read_text()
+    assert "http:" not in text
+    assert "<script" not in text
+    probe = """<script>
+      for (const each of document.querySelectorAll("details")) each.open = true;
+      const shown = document.documentElement;
+      document.title = JSON.stringify({
+        width: shown.scrollWidth, window: innerWidth,
+        focusable: [...document.querySelectorAll("summary")].filter(
+          (each) => { each.focus(); return document.activeElement === each }).length,
+        labels: [...document.querySelectorAll("svg")].map((each) => each.ariaLabel),
+      });
+    </script>"""
+    page.write_text(text.replace("</main>", f"</main>{probe}"))
+    shown = json.loads(_title(page, width))
+    assert shown["width"] <= shown["window"]
+    assert shown["focusable"] == 2
+    assert len(shown["labels"]) == 3
+    assert "364 referenced, 1 missing" in "".join(shown["labels"])
+
+
+def _title(page: Path, width: int) -> str:
+    """Return the title of a page after its scripts have run, in a window of this width."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed: make .make/chromium")
+    command = [
+        chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
+        f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    titles = _Titles()
+    titles.feed(done.stdout.decode())
+    return titles.found[0]
