@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import zarr
-import zarr.core.array as arrays
 import zarr.core.chunk_grids as chunk_grids
 import zarr.core.sync as synchronous
 import zarr.storage._common as store_opening
@@ -43,11 +42,11 @@ __all__ = [
     "io_loop",
     "is_store",
     "opening_module",
+    "prepare_arrays",
     "select_inner_chunks",
     "supports_synchronous_io",
     "sync",
     "values_one_by_one",
-    "wrap_pipelines",
     "wrapped_store",
 ]
 
@@ -155,48 +154,58 @@ def supports_synchronous_io(store: Store) -> bool:
     )
 
 
-def wrap_pipelines(
-    store_class: type[Store], wrap: Callable[[CodecPipeline], CodecPipeline]
+def prepare_arrays(
+    store_class: type[Store],
+    store_of: Callable[[Any, str, Any], Store],
+    wrap: Callable[[CodecPipeline], CodecPipeline],
 ) -> None:
-    """Wrap the codec pipelines of all arrays that zarr makes of one class of stores from now on.
+    """Prepare all arrays that zarr makes of one class of stores from now on.
 
-    Arrays of other stores keep theirs. Each array first gets the pipeline that zarr's
-    configuration names when the array is made. Wraps nothing if `zarr_manifest.bulk` is false in
-    zarr's configuration then, nor if this release of zarr makes pipelines in a different way.
+    Each gets a store of its own, and then the pipeline that zarr's configuration names, wrapped
+    unless `zarr_manifest.bulk` is false in that configuration. Arrays of other stores are left
+    alone, and so are all if this release of zarr makes arrays in a different way.
 
     Parameters
     ----------
     store_class : type
-        Stays the same in a process, and so does `wrap`.
+        Stays the same in a process, and so do the others.
+    store_of : callable
+        Is given the store, path and metadata of an array, and returns the array's own store.
     wrap : callable
         Is given the pipeline of an array, and returns another one.
     """
-    global _wraps_pipelines
-    create: Any = getattr(arrays, "create_codec_pipeline", None)
-    if _wraps_pipelines or not _makes_pipelines(create):
+    global _prepares_arrays
+    if _prepares_arrays or not _makes_arrays():
         return
-    _wraps_pipelines = True
+    _prepares_arrays = True
+    initialize: Any = vars(zarr.AsyncArray)["__init__"]
 
-    @functools.wraps(create)
-    def create_codec_pipeline(metadata: Any, *, store: Store | None = None) -> CodecPipeline:
-        usual: CodecPipeline = create(metadata, store=store)
-        is_ours = isinstance(store, store_class) and zarr.config.get("zarr_manifest.bulk", True)
-        return wrap(usual) if is_ours else usual
+    @functools.wraps(initialize)
+    def initialize_prepared(array: Any, *of: Any, **options: Any) -> None:
+        initialize(array, *of, **options)
+        place = array.store_path
+        if not isinstance(place.store, store_class):
+            return
+        own = store_of(place.store, place.path, array.metadata)
+        if own is not place.store:
+            object.__setattr__(array, "store_path", StorePath(own, place.path))
+        if zarr.config.get("zarr_manifest.bulk", True):
+            object.__setattr__(array, "codec_pipeline", wrap(array.codec_pipeline))
 
-    cast(Any, arrays).create_codec_pipeline = create_codec_pipeline
+    cast(Any, zarr.AsyncArray).__init__ = initialize_prepared
 
 
-_wraps_pipelines = False
+_prepares_arrays = False
 
 
-def _makes_pipelines(create: object) -> bool:
-    """Whether a function is the one with which zarr makes the pipelines of all arrays."""
-    return (
-        inspect.isfunction(create)
-        and list(inspect.signature(create).parameters) == ["metadata", "store"]
-        and "create_codec_pipeline"
-        in inspect.unwrap(vars(zarr.AsyncArray)["__init__"]).__code__.co_names
-    )
+def _makes_arrays() -> bool:
+    """Whether zarr makes all arrays, with their stores and pipelines, in the way that is known."""
+    try:
+        initialize = vars(array_class())["__init__"]
+    except RuntimeError:
+        return False
+    code = inspect.unwrap(initialize).__code__
+    return {"store_path", "codec_pipeline"} <= {*code.co_consts}
 
 
 class CodecsOfPipeline(Struct, frozen=True):

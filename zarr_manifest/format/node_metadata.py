@@ -54,6 +54,7 @@ _REQUIRED: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 # The members that say which values chunks have.
 _OF_CHUNKS = (
+    "zarr_format",
     "shape",
     "data_type",
     "chunk_grid",
@@ -130,10 +131,14 @@ class ArrayMetadata(Struct, frozen=True):
         return self.transformers, self.metadata.get(TRANSFORMER_NAME, default)
 
     @property
+    def of_chunks(self) -> dict[str, Any]:
+        """The members that say which values chunks have."""
+        return {name: self.metadata[name] for name in _OF_CHUNKS if name in self.metadata}
+
+    @property
     def digest(self) -> bytes:
         """Eight bytes, others for another shape, codec or manifest: where chunks may differ."""
-        relevant = {name: self.metadata.get(name) for name in _OF_CHUNKS}
-        canonical = json.dumps(relevant, sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self.of_chunks, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).digest()[:8]
 
     @property

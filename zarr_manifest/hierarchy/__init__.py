@@ -16,7 +16,7 @@ from zarr_manifest.hierarchy.manifest_documents import (
 from zarr_manifest.hierarchy.node_table import expire_timestamps
 from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
 from zarr_manifest.hierarchy.process_end import finish_requests
-from zarr_manifest.hierarchy.store import ManifestStore
+from zarr_manifest.hierarchy.store import ManifestStore, prepare_zarr
 from zarr_manifest.hierarchy.stored_documents import fetch_document
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.hierarchy.walking import (
@@ -55,6 +55,7 @@ __all__ = [
     "only_consolidated",
     "open_for_reading",
     "partitions_to_read",
+    "prepare_zarr",
     "read_nodes",
     "store_underneath",
 ]

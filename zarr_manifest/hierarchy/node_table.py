@@ -162,6 +162,7 @@ class NodeTable:
         # What arrays were when they were opened in the process that has pickled the store.
         self._expected = dict(remembered.digests or {})
         self._digests: dict[str, tuple[bytes, bytes]] = {}
+        self._replaced: set[str] = set()  # paths of which different metadata were seen
         self._states: dict[str, NodeState] = {}
         self._most_states = _MOST_STATES
         # Keys that manifests of deleted arrays referred to: zarr may delete a directory twice.
@@ -424,6 +425,8 @@ class NodeTable:
         state = self._state(path)
         known = state.array
         if known is None or isinstance(known, Unsettled) or state.made_of != metadata:
+            if known is not None:
+                self._replaced.add(path)
             known = self._interpret(path, array)
         declaring = not isinstance(known, Native)
         is_outdated = group is not None and self._is_outdated(group, path)

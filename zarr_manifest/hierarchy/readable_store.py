@@ -37,6 +37,11 @@ class ReadableStore(StoreOnStore):
     def _nodes(self) -> KnownNodes:
         """What is known of the nodes."""
 
+    @property
+    def _shown(self) -> KnownNodes:
+        """Where it is recorded which metadata zarr is shown."""
+        return self._nodes
+
     _readable: Store
     """The hierarchy's own store, which reads and changes nothing outside its directory."""
 
@@ -69,7 +74,7 @@ class ReadableStore(StoreOnStore):
         if isinstance(route, Native):
             return None
         metadata = await self._readable.get(key, prototype)
-        return _reveal(self._nodes, route.path, metadata, prototype, byte_range)
+        return _reveal(self._shown, route.path, metadata, prototype, byte_range)
 
     def get_sync(
         self,

@@ -29,7 +29,7 @@ from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.readable_store import ReadableStore
-from zarr_manifest.hierarchy.remembered import Remembered
+from zarr_manifest.hierarchy.remembered import OpenedArray, Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -60,7 +60,7 @@ from zarr_manifest.stores import (
     same_place,
     store_name,
 )
-from zarr_manifest.zarr_internals import sync, wrap_pipelines
+from zarr_manifest.zarr_internals import prepare_arrays, sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -168,7 +168,7 @@ class ManifestStore(ReadableStore):
 
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
-        wrap_pipelines(ManifestStore, _in_bulk)
+        prepare_zarr()
         self._directories = local_directories(self._allow)
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
@@ -181,6 +181,7 @@ class ManifestStore(ReadableStore):
             self._remembered,
             always_reads=self._sources.hierarchy_is_on_disk,
         )
+        self._arrays: dict[str, tuple[OpenedArray, KnownNodes]] = {}
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
 
@@ -192,8 +193,53 @@ class ManifestStore(ReadableStore):
     def _nodes(self) -> KnownNodes:
         # zarr can move a LocalStore beneath this one: nothing must be read where it was before.
         if self._local is not None and self._local.root is not self._root:
+            opened = self._opened_array
             self._connect()
+            self._known = self._known if opened is None else self._known.as_opened(opened)
         return self._known
+
+    # The store that zarr opened an array from, and the array's path, in the store of an array.
+    _opener: tuple[Self, str] | None = None
+
+    @property
+    def _shown(self) -> KnownNodes:
+        return self._nodes if self._opener is None else self._opener[0]._nodes
+
+    def of_array(self, path: str, metadata: Any) -> Self:
+        """Return the store of an array that zarr opens, for which the array stays what it is now.
+
+        So zarr's array is read with the manifest that belongs to its shape, whatever is committed
+        or opened later. An array that may be written natively needs no such store.
+
+        Parameters
+        ----------
+        path : str
+            Path of the array.
+        metadata : ArrayMetadata
+            What zarr opened it with.
+        """
+        opener = self if self._opener is None else self._opener[0]
+        known = opener._nodes
+        nodes = None
+        if opener.read_only or path in known.declared:
+            nodes = known.of_array(path, metadata)
+        return opener if nodes is None else opener._with(path, nodes)
+
+    def _as_opened(self, opened: OpenedArray) -> Self:
+        """Return the store of an array that was opened in another process."""
+        found = self._arrays.get(opened.path)
+        if found is None or found[0] != opened:
+            found = self._arrays[opened.path] = opened, self._nodes.as_opened(opened)
+        return self._with(opened.path, found[1])
+
+    def _with(self, path: str, nodes: KnownNodes) -> Self:
+        own = object.__new__(type(self))
+        own.__dict__.update(self.__dict__, _opener=(self, path), _known=nodes)
+        return own
+
+    @property
+    def _opened_array(self) -> OpenedArray | None:
+        return None if self._opener is None else self._known.opened_array(self._opener[1])
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], configuration: Configuration
@@ -230,6 +276,8 @@ class ManifestStore(ReadableStore):
     )
 
     def __getstate__(self) -> dict[str, Any]:
+        if (opened := self._opened_array) is not None:
+            return {**self._shared(), "_remembered": Remembered(), "_opened": opened}
         # A worker that does not find a declaration, or another one, must know what there was.
         return {**self._shared(), "_remembered": self._nodes.to_pickle()}
 
@@ -237,17 +285,20 @@ class ManifestStore(ReadableStore):
         return {name: getattr(self, name) for name in self._STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        opened: OpenedArray | None = state.pop("_opened", None)
+        identity = state["_identity"], opened is None
         same = state["_store"], state["_remembered"].copied()
-        known = _unpickled.pop(state["_identity"], None)
+        known = _unpickled.pop(identity, None)
         if known is not None and known[0] == same:
             # The next task of a worker finds nodes, manifests and clients of the one before.
-            for name, value in known[1].items():
-                setattr(self, name, value)
+            store: Any = known[1]
         else:
-            self._set(state)
-        _unpickled[state["_identity"]] = same, dict(self.__dict__)
+            store = object.__new__(type(self))
+            store._set(state)
+        _unpickled[identity] = same, store
         if len(_unpickled) > _MOST_UNPICKLED:
             _unpickled.popitem(last=False)
+        self.__dict__.update(vars(store if opened is None else store._as_opened(opened)))
 
     def _set(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -417,10 +468,15 @@ class ManifestStore(ReadableStore):
         await self.delete_dir("")
 
 
-# The state of stores that this process has unpickled, by identity, the latest last; with the store
-# underneath, and what was remembered when they were pickled. dask pickles one with every task.
-_unpickled = OrderedDict[bytes, tuple[tuple[Store, Remembered], dict[str, Any]]]()
+# Stores that this process has unpickled, by identity and whether it was for all arrays, the latest
+# last; with the store underneath, and what was remembered. dask pickles one with every task.
+_unpickled = OrderedDict[tuple[bytes, bool], tuple[tuple[Store, Remembered], ManifestStore]]()
 _MOST_UNPICKLED = 8
+
+
+def prepare_zarr() -> None:
+    """Let zarr make its arrays of a ManifestStore with their own stores, and read in bulk."""
+    prepare_arrays(ManifestStore, ManifestStore.of_array, _in_bulk)
 
 
 def _in_bulk(usual: CodecPipeline) -> CodecPipeline:

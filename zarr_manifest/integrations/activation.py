@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from zarr_manifest.errors import Advice, Setting, UnsupportedTransformerError
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
+from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify, prepare_zarr
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import (
     Allow,
@@ -122,6 +122,7 @@ def enable(
         "limits": limits,
     }
     activation = Activation(settings, stores=stores)
+    prepare_zarr()  # before: what is replaced here is put back
     with _lock:
         module, arrays = opening_module(), array_class()
         if not _active:
