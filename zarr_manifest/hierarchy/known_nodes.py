@@ -154,6 +154,8 @@ class KnownNodes(NodeTable):
                 nodes = self._with(path, NodeState(array=replaced(path)))
                 nodes._expected[path] = b""  # in other processes, too
                 return nodes
+            if array.declared.is_unprotected:
+                return None  # its document may be replaced
         elif not isinstance(array, Native):
             return None
         return self._with(path, copy.copy(state))
