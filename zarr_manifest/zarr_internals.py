@@ -154,25 +154,17 @@ def supports_synchronous_io(store: Store) -> bool:
     )
 
 
-def prepare_arrays(
-    store_class: type[Store],
-    store_of: Callable[[Any, str, Any], Store],
-    wrap: Callable[[CodecPipeline], CodecPipeline],
-) -> None:
-    """Prepare all arrays that zarr makes of one class of stores from now on.
+def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
+    """Prepare the arrays that zarr makes from now on of stores with a method ``of_array``.
 
-    Each gets a store of its own, and then the pipeline that zarr's configuration names, wrapped
-    unless `zarr_manifest.bulk` is false in that configuration. Arrays of other stores are left
-    alone, and so are all if this release of zarr makes arrays in a different way.
+    That is given an array's path and metadata, and returns the array's own store. The array's
+    pipeline, which zarr's configuration names, is wrapped unless `zarr_manifest.bulk` is false
+    there. Prepares nothing if this release of zarr makes arrays in a different way.
 
     Parameters
     ----------
-    store_class : type
-        Stays the same in a process, and so do the others.
-    store_of : callable
-        Is given the store, path and metadata of an array, and returns the array's own store.
     wrap : callable
-        Is given the pipeline of an array, and returns another one.
+        Is given the pipeline of an array, and returns another one; the same in all calls.
     """
     global _prepares_arrays
     if _prepares_arrays or not _makes_arrays():
@@ -184,11 +176,12 @@ def prepare_arrays(
     def initialize_prepared(array: Any, *of: Any, **options: Any) -> None:
         initialize(array, *of, **options)
         place = array.store_path
-        if not isinstance(place.store, store_class):
+        store_of = getattr(place.store, "of_array", None)
+        if store_of is None:
             return
-        own = store_of(place.store, place.path, array.metadata)
-        if own is not place.store:
-            object.__setattr__(array, "store_path", StorePath(own, place.path))
+        own: Any = object.__new__(StorePath)  # the path need not be normalised again
+        own.store, own.path = store_of(place.path, array.metadata), place.path
+        object.__setattr__(array, "store_path", own)
         if zarr.config.get("zarr_manifest.bulk", True):
             object.__setattr__(array, "codec_pipeline", wrap(array.codec_pipeline))
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import functools
 import marshal
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.metadata.v3 import ArrayV3Metadata
@@ -43,6 +43,7 @@ from zarr_manifest.hierarchy.contradictions import (
 )
 from zarr_manifest.hierarchy.node_table import (
     NATIVE,
+    UNKNOWN,
     Array,
     BuildArray,
     ConsolidatedCopy,
@@ -128,9 +129,10 @@ class KnownNodes(NodeTable):
         self, store: Store, build: BuildArray, remembered: Remembered, *, always_reads: bool
     ) -> None:
         super().__init__(store, build, remembered, always_reads=always_reads)
-        self._settling = SharedCalls[str, Array | None]()
+        self._settling = SharedCalls[tuple[int, str], Array | None]()
         self._reading_again = SharedCalls[str, bytes | None]()
-        # What is pickled of the one array, and the metadata that it was made of.
+        # Of an array: what is pickled of it, and the metadata that this was made of.
+        self._is_of_array = False
         self._opened: tuple[bytes, OpenedArray] | None = None
 
     # For one array object ----------------------------------------------------------
@@ -147,7 +149,7 @@ class KnownNodes(NodeTable):
         shown : ArrayV3Metadata
             Its metadata as zarr opened it, which may be older than what was seen last.
         """
-        state = self._known(path)
+        state = self._states.get(path, UNKNOWN)
         array = state.array
         if isinstance(array, ChunkManifestTransformer):
             if path in self._replaced and not _are_alike(array.metadata, shown):
@@ -158,7 +160,7 @@ class KnownNodes(NodeTable):
                 return None  # its document may be replaced
         elif not isinstance(array, Native):
             return None
-        return self._with(path, copy.copy(state))
+        return self._with(path, replace(state))
 
     def opened_array(self, path: str) -> OpenedArray:
         """Return what is pickled of an array, which such nodes are of."""
@@ -184,10 +186,9 @@ class KnownNodes(NodeTable):
         return nodes
 
     def _with(self, path: str, state: NodeState) -> KnownNodes:
-        nodes = KnownNodes(
-            self._store, self._build, self.remembered, always_reads=self.always_reads
-        )
-        nodes._states[path] = state
+        """Return other known nodes, which so far have only this state."""
+        nodes = object.__new__(KnownNodes)
+        vars(nodes).update(vars(self), _states={path: state}, _expected={}, _is_of_array=True)
         return nodes
 
     # Where a key is read -----------------------------------------------------------
@@ -250,7 +251,8 @@ class KnownNodes(NodeTable):
             raise no_longer_native(path, body)
         settled = await self._settled(path)
         route = await self.find_route(key)
-        if isinstance(settled, Native) or isinstance(route, Chunk):
+        # The indices of one array's chunks need not be those of the other's.
+        if isinstance(settled, Native) or (isinstance(route, Chunk) and not self._is_of_array):
             return route
         self._state(path).array = NATIVE  # so that the next read of it is refused, too
         raise no_longer_native(path, body)
@@ -365,7 +367,7 @@ class KnownNodes(NodeTable):
 
     async def _settled(self, path: str) -> Array | None:
         """Find out what an array is by reading its metadata again, once for all who ask."""
-        return await self._settling.get(path, lambda: self._settle(path))
+        return await self._settling.get((id(self), path), lambda: self._settle(path))
 
     async def _settle(self, path: str) -> Array | None:
         stored = await self.stored(path)

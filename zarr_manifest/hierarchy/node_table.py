@@ -131,7 +131,7 @@ class NodeState(Struct):
         return not (self.own or self.copy or self.array or self.described)
 
 
-_UNKNOWN = NodeState()
+UNKNOWN = NodeState()
 
 
 class NodeTable:
@@ -170,7 +170,7 @@ class NodeTable:
 
     def _known(self, path: str) -> NodeState:
         """Return the state of a node, not to be changed."""
-        return self._states.get(path, _UNKNOWN)
+        return self._states.get(path, UNKNOWN)
 
     def _state(self, path: str) -> NodeState:
         """Return the state of a node, to be changed."""
@@ -272,7 +272,8 @@ class NodeTable:
         state.own = "native" if kind == "array" else "group"
         state.array = NATIVE if kind == "array" else None
         state.made_of = b""
-        self._note_seen(path, body)
+        if not self.always_reads:
+            self._note_seen(path, body)
         return True
 
     def _note_group(self, path: str) -> None:
@@ -391,7 +392,7 @@ class NodeTable:
         """Forget a node, but not what was seen of others in it."""
         self.declared.discard(path)
         self._expected.pop(path, None)
-        known = self._states.pop(path, _UNKNOWN)
+        known = self._states.pop(path, UNKNOWN)
         if known.members_seen != _NEVER or known.described:
             self._states[path] = NodeState(
                 members_seen=known.members_seen, described=known.described

@@ -11,7 +11,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -37,10 +37,8 @@ class ReadableStore(StoreOnStore):
     def _nodes(self) -> KnownNodes:
         """What is known of the nodes."""
 
-    @property
-    def _shown(self) -> KnownNodes:
-        """Where it is recorded which metadata zarr is shown."""
-        return self._nodes
+    # In the store of one array: the store that zarr opened it from, and its path.
+    _opener: tuple[Self, str] | None = None
 
     _readable: Store
     """The hierarchy's own store, which reads and changes nothing outside its directory."""
@@ -60,21 +58,24 @@ class ReadableStore(StoreOnStore):
     ) -> Buffer | None:
         """Return the value of a key, or the bytes that its manifest refers to."""
         prototype = default_buffer_prototype() if prototype is None else prototype
-        route = self._nodes.route(key)
+        nodes = self._nodes
+        route = nodes.route(key)
         if route is None:
-            route = await self._nodes.find_route(key)
+            route = await nodes.find_route(key)
         if isinstance(route, Native):
             found = await self._readable.get(key, prototype, byte_range)
             if found is not None:
                 return found
-            route = await self._nodes.route_of_absent(key)
+            route = await nodes.route_of_absent(key)
         if isinstance(route, Chunk):
             body = await route.array.get(route.index, requested_range(byte_range))
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
         metadata = await self._readable.get(key, prototype)
-        return _reveal(self._shown, route.path, metadata, prototype, byte_range)
+        # What zarr is shown now belongs to no array that is open.
+        nodes = nodes if self._opener is None else self._opener[0]._nodes
+        return _reveal(nodes, route.path, metadata, prototype, byte_range)
 
     def get_sync(
         self,

@@ -181,6 +181,7 @@ class ManifestStore(ReadableStore):
             self._remembered,
             always_reads=self._sources.hierarchy_is_on_disk,
         )
+        self._is_only_read = self._store.read_only
         self._arrays: dict[str, tuple[OpenedArray, KnownNodes]] = {}
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
@@ -198,13 +199,6 @@ class ManifestStore(ReadableStore):
             self._known = self._known if opened is None else self._known.as_opened(opened)
         return self._known
 
-    # The store that zarr opened an array from, and the array's path, in the store of an array.
-    _opener: tuple[Self, str] | None = None
-
-    @property
-    def _shown(self) -> KnownNodes:
-        return self._nodes if self._opener is None else self._opener[0]._nodes
-
     def of_array(self, path: str, metadata: Any) -> Self:
         """Return the store of an array that zarr opens, for which the array stays what it is now.
 
@@ -219,22 +213,13 @@ class ManifestStore(ReadableStore):
             What zarr opened it with.
         """
         opener = self if self._opener is None else self._opener[0]
-        known = opener._nodes
         nodes = None
-        if opener.read_only or path in known.declared:
-            nodes = known.of_array(path, metadata)
-        return opener if nodes is None else opener._with(path, nodes)
-
-    def _as_opened(self, opened: OpenedArray) -> Self:
-        """Return the store of an array that was opened in another process."""
-        found = self._arrays.get(opened.path)
-        if found is None or found[0] != opened:
-            found = self._arrays[opened.path] = opened, self._nodes.as_opened(opened)
-        return self._with(opened.path, found[1])
-
-    def _with(self, path: str, nodes: KnownNodes) -> Self:
+        if self._is_only_read or path in opener._known.declared:
+            nodes = opener._known.of_array(path, metadata)
+        if nodes is None:
+            return opener
         own = object.__new__(type(self))
-        own.__dict__.update(self.__dict__, _opener=(self, path), _known=nodes)
+        vars(own).update(vars(opener), _opener=(opener, path), _known=nodes)
         return own
 
     @property
@@ -291,14 +276,23 @@ class ManifestStore(ReadableStore):
         known = _unpickled.pop(identity, None)
         if known is not None and known[0] == same:
             # The next task of a worker finds nodes, manifests and clients of the one before.
-            store: Any = known[1]
+            store: Self = known[1]
         else:
             store = object.__new__(type(self))
             store._set(state)
         _unpickled[identity] = same, store
         if len(_unpickled) > _MOST_UNPICKLED:
             _unpickled.popitem(last=False)
-        self.__dict__.update(vars(store if opened is None else store._as_opened(opened)))
+        vars(self).update(vars(store))
+        if opened is not None:
+            self._opener, self._known = (store, opened.path), store._as_opened(opened)
+
+    def _as_opened(self, opened: OpenedArray) -> KnownNodes:
+        """Return known nodes in which an array is what it was in the process that opened it."""
+        found = self._arrays.get(opened.path)
+        if found is None or found[0] != opened:
+            found = self._arrays[opened.path] = opened, self._nodes.as_opened(opened)
+        return found[1]
 
     def _set(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -319,7 +313,7 @@ class ManifestStore(ReadableStore):
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return f"manifest+{without_secrets(str(self._store))}"
+        return f"manifest+{_name_of(str(self._store))}"
 
     def __repr__(self) -> str:
         allow = [redact(prefix) for prefix in self._allow]
@@ -470,13 +464,17 @@ class ManifestStore(ReadableStore):
 
 # Stores that this process has unpickled, by identity and whether it was for all arrays, the latest
 # last; with the store underneath, and what was remembered. dask pickles one with every task.
-_unpickled = OrderedDict[tuple[bytes, bool], tuple[tuple[Store, Remembered], ManifestStore]]()
+_unpickled = OrderedDict[tuple[bytes, bool], tuple[tuple[Store, Remembered], Any]]()
 _MOST_UNPICKLED = 8
+
+
+# zarr asks for it with every array.
+_name_of = functools.lru_cache(16)(without_secrets)
 
 
 def prepare_zarr() -> None:
     """Let zarr make its arrays of a ManifestStore with their own stores, and read in bulk."""
-    prepare_arrays(ManifestStore, ManifestStore.of_array, _in_bulk)
+    prepare_arrays(_in_bulk)
 
 
 def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
