@@ -21,10 +21,12 @@ import zarr_manifest as zm
 from tests.hierarchies import FIELD, write_hierarchy, write_manifest_array
 from tests.servers.http_files import FileServer
 from zarr_manifest import zarr_internals
+from zarr_manifest.hierarchy import prepare_zarr
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
 )
+prepare_zarr()  # stays: it concerns arrays of our stores only
 ORIGINAL = opening.make_store
 ARRAY = vars(zarr.AsyncArray)["__init__"]
 

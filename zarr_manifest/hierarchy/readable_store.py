@@ -11,7 +11,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -38,7 +38,7 @@ class ReadableStore(StoreOnStore):
         """What is known of the nodes."""
 
     # In the store of one array: the store that zarr opened it from, and its path.
-    _opener: tuple[Self, str] | None = None
+    _opener: tuple[Any, str] | None = None
 
     _readable: Store
     """The hierarchy's own store, which reads and changes nothing outside its directory."""

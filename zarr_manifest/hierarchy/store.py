@@ -212,7 +212,7 @@ class ManifestStore(ReadableStore):
         metadata : ArrayMetadata
             What zarr opened it with.
         """
-        opener = self if self._opener is None else self._opener[0]
+        opener: Self = self if self._opener is None else self._opener[0]
         nodes = None
         if self._is_only_read or path in opener._known.declared:
             nodes = opener._known.of_array(path, metadata)
@@ -274,10 +274,9 @@ class ManifestStore(ReadableStore):
         identity = state["_identity"], opened is None
         same = state["_store"], state["_remembered"].copied()
         known = _unpickled.pop(identity, None)
-        if known is not None and known[0] == same:
-            # The next task of a worker finds nodes, manifests and clients of the one before.
-            store: Self = known[1]
-        else:
+        # The next task of a worker finds nodes, manifests and clients of the one before.
+        store = known[1] if known is not None and known[0] == same else None
+        if store is None:
             store = object.__new__(type(self))
             store._set(state)
         _unpickled[identity] = same, store
@@ -464,7 +463,7 @@ class ManifestStore(ReadableStore):
 
 # Stores that this process has unpickled, by identity and whether it was for all arrays, the latest
 # last; with the store underneath, and what was remembered. dask pickles one with every task.
-_unpickled = OrderedDict[tuple[bytes, bool], tuple[tuple[Store, Remembered], Any]]()
+_unpickled = OrderedDict[tuple[bytes, bool], tuple[tuple[Store, Remembered], ManifestStore]]()
 _MOST_UNPICKLED = 8
 
 
