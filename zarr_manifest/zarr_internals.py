@@ -159,12 +159,8 @@ def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
 
     That is given an array's path and metadata, and returns the array's own store. The array's
     pipeline, which zarr's configuration names, is wrapped unless `zarr_manifest.bulk` is false
-    there. Prepares nothing if this release of zarr makes arrays in a different way.
-
-    Parameters
-    ----------
-    wrap : callable
-        Is given the pipeline of an array, and returns another one; the same in all calls.
+    there, always with the same function. Prepares nothing if this release of zarr makes arrays in
+    a different way.
     """
     global _prepares_arrays
     if _prepares_arrays or not _makes_arrays():

@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import marshal
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.errors import LocationNotAllowedError, ManifestError
 from zarr_manifest.format import (
@@ -43,16 +40,14 @@ from zarr_manifest.hierarchy.contradictions import (
 )
 from zarr_manifest.hierarchy.node_table import (
     NATIVE,
-    UNKNOWN,
     Array,
     BuildArray,
     ConsolidatedCopy,
     Native,
-    NodeState,
     NodeTable,
     Unsettled,
 )
-from zarr_manifest.hierarchy.remembered import OpenedArray, Remembered
+from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.sources import in_order
@@ -125,71 +120,14 @@ class KnownNodes(NodeTable):
         As of :class:`NodeTable`.
     """
 
+    _is_of_array = False
+
     def __init__(
         self, store: Store, build: BuildArray, remembered: Remembered, *, always_reads: bool
     ) -> None:
         super().__init__(store, build, remembered, always_reads=always_reads)
         self._settling = SharedCalls[tuple[int, str], Array | None]()
         self._reading_again = SharedCalls[str, bytes | None]()
-        # Of an array: what is pickled of it, and the metadata that this was made of.
-        self._is_of_array = False
-        self._opened: tuple[bytes, OpenedArray] | None = None
-
-    # For one array object ----------------------------------------------------------
-
-    def of_array(self, path: str, shown: ArrayV3Metadata) -> KnownNodes | None:
-        """Return other known nodes, in which an array stays what it was when zarr opened it.
-
-        None if that is not known, or if it need not stay so.
-
-        Parameters
-        ----------
-        path : str
-            Path of the array.
-        shown : ArrayV3Metadata
-            Its metadata as zarr opened it, which may be older than what was seen last.
-        """
-        state = self._states.get(path, UNKNOWN)
-        array = state.array
-        if isinstance(array, ChunkManifestTransformer):
-            if path in self._replaced and not _are_alike(array.metadata, shown):
-                nodes = self._with(path, NodeState(array=replaced(path)))
-                nodes._expected[path] = b""  # in other processes, too
-                return nodes
-            if array.declared.is_unprotected:
-                return None  # its document may be replaced
-        elif not isinstance(array, Native):
-            return None
-        return self._with(path, replace(state))
-
-    def opened_array(self, path: str) -> OpenedArray:
-        """Return what is pickled of an array, which such nodes are of."""
-        state = self._known(path)
-        if isinstance(state.array, Native):
-            return OpenedArray(path, is_native=True)
-        if not state.made_of:
-            return OpenedArray(path, digest=self._expected.get(path))
-        if self._opened is None or self._opened[0] is not state.made_of:
-            array = ArrayMetadata("", marshal.loads(state.made_of))
-            self._opened = state.made_of, OpenedArray.of(path, array)
-        return self._opened[1]
-
-    def as_opened(self, opened: OpenedArray) -> KnownNodes:
-        """Return other known nodes, in which an array is what it was when it was pickled."""
-        path, array = opened.path, opened.parsed()
-        nodes = self._with(path, NodeState(array=NATIVE if opened.is_native else None))
-        if opened.digest is not None:
-            self.declared.add(path)
-            nodes._expected[path] = opened.digest
-        if array is not None:
-            nodes._set_array(path, array)
-        return nodes
-
-    def _with(self, path: str, state: NodeState) -> KnownNodes:
-        """Return other known nodes, which so far have only this state."""
-        nodes = object.__new__(KnownNodes)
-        vars(nodes).update(vars(self), _states={path: state}, _expected={}, _is_of_array=True)
-        return nodes
 
     # Where a key is read -----------------------------------------------------------
 
@@ -540,10 +478,3 @@ def _declares(array: ArrayMetadata) -> bool:
         return parse_declaration(array.metadata) is not None
     except ManifestError:
         return True
-
-
-def _are_alike(metadata: dict[str, Any], shown: ArrayV3Metadata) -> bool:
-    """Whether metadata, as stored, give chunks the meaning that zarr was shown."""
-    present = ArrayV3Metadata.from_dict(dict(metadata))
-    first, second = (ArrayMetadata("", dict(each.to_dict())) for each in (present, shown))
-    return first.digest == second.digest

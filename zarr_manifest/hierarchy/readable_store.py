@@ -37,8 +37,8 @@ class ReadableStore(StoreOnStore):
     def _nodes(self) -> KnownNodes:
         """What is known of the nodes."""
 
-    # In the store of one array: the store that zarr opened it from, and its path.
-    _opener: tuple[Any, str] | None = None
+    # In the store of one array: the store that zarr opened it from.
+    _opener: Any = None
 
     _readable: Store
     """The hierarchy's own store, which reads and changes nothing outside its directory."""
@@ -74,7 +74,7 @@ class ReadableStore(StoreOnStore):
             return None
         metadata = await self._readable.get(key, prototype)
         # What zarr is shown now belongs to no array that is open.
-        nodes = nodes if self._opener is None else self._opener[0]._nodes
+        nodes = nodes if self._opener is None else self._opener._nodes
         return _reveal(nodes, route.path, metadata, prototype, byte_range)
 
     def get_sync(

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from typing import Any
 
 from msgspec import Struct, field
 
-from zarr_manifest.format import ArrayMetadata
 from zarr_manifest.hierarchy.pending_changes import PendingChanges
-
-# A task of dask takes what an array was along; beyond this many bytes, only a digest.
-_MOST_BYTES = 64 * 1024
 
 
 class Remembered(Struct):
@@ -44,37 +38,3 @@ class Remembered(Struct):
         outdated = {group: set(paths) for group, paths in list(self.outdated.items())}
         digests = self.digests if digests is None else digests
         return Remembered(set(self.declared), outdated, digests)
-
-
-class OpenedArray(Struct, frozen=True):
-    """What an array was when zarr opened it, to be pickled with zarr's array.
-
-    Parameters
-    ----------
-    path : str
-        Path of the array.
-    is_native : bool
-        Whether its chunks were in the store; nothing else is then taken along.
-    digest : bytes or None
-        Of what its chunks depend on; None if that is unknown.
-    metadata : bytes or None
-        The same, compressed; None if it is unknown, or too large.
-    """
-
-    path: str
-    is_native: bool = False
-    digest: bytes | None = None
-    metadata: bytes | None = None
-
-    @classmethod
-    def of(cls, path: str, array: ArrayMetadata) -> OpenedArray:
-        """Return what is pickled of a manifest array."""
-        body = zlib.compress(json.dumps(array.of_chunks).encode(), 1)
-        is_small = len(body) <= _MOST_BYTES
-        return cls(path, digest=array.digest, metadata=body if is_small else None)
-
-    def parsed(self) -> ArrayMetadata | None:
-        """Return the metadata, if they were taken along."""
-        if self.metadata is None:
-            return None
-        return ArrayMetadata("", json.loads(zlib.decompress(self.metadata)))

@@ -28,8 +28,9 @@ from zarr_manifest.hierarchy.changing import (
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
+from zarr_manifest.hierarchy.opened_array import OpenedArray, PickledArray
 from zarr_manifest.hierarchy.readable_store import ReadableStore
-from zarr_manifest.hierarchy.remembered import OpenedArray, Remembered
+from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -175,14 +176,14 @@ class ManifestStore(ReadableStore):
         self._readable = self._seen(inside_store(self._store, self._directories))
         # Where requests take no time, nothing is loaded in advance.
         self._following = None if self._sources.hierarchy_is_on_disk else FollowingManifests()
-        self._known = KnownNodes(
+        self._known: KnownNodes = KnownNodes(
             self._readable,
             self._transformer,
             self._remembered,
             always_reads=self._sources.hierarchy_is_on_disk,
         )
         self._is_only_read = self._store.read_only
-        self._arrays: dict[str, tuple[OpenedArray, KnownNodes]] = {}
+        self._arrays: dict[str, tuple[PickledArray, OpenedArray]] = {}
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
 
@@ -194,37 +195,33 @@ class ManifestStore(ReadableStore):
     def _nodes(self) -> KnownNodes:
         # zarr can move a LocalStore beneath this one: nothing must be read where it was before.
         if self._local is not None and self._local.root is not self._root:
-            opened = self._opened_array
+            alone = self._array_alone
             self._connect()
-            self._known = self._known if opened is None else self._known.as_opened(opened)
+            self._known = (
+                self._known if alone is None else OpenedArray.unpickled(self._known, alone)
+            )
         return self._known
 
     def of_array(self, path: str, metadata: Any) -> Self:
-        """Return the store of an array that zarr opens, for which the array stays what it is now.
+        """Return the store of an array that zarr opens with these metadata.
 
-        So zarr's array is read with the manifest that belongs to its shape, whatever is committed
-        or opened later. An array that may be written natively needs no such store.
-
-        Parameters
-        ----------
-        path : str
-            Path of the array.
-        metadata : ArrayMetadata
-            What zarr opened it with.
+        For it, the array stays what it is now, whatever is committed or opened later, so that its
+        manifest fits its shape. Native arrays that may be written change.
         """
-        opener: Self = self if self._opener is None else self._opener[0]
+        opener: Self = self if self._opener is None else self._opener
         nodes = None
         if self._is_only_read or path in opener._known.declared:
-            nodes = opener._known.of_array(path, metadata)
+            nodes = OpenedArray.of(opener._known, path, metadata)
         if nodes is None:
             return opener
         own = object.__new__(type(self))
-        vars(own).update(vars(opener), _opener=(opener, path), _known=nodes)
+        vars(own).update(vars(opener), _opener=opener, _known=nodes)
         return own
 
     @property
-    def _opened_array(self) -> OpenedArray | None:
-        return None if self._opener is None else self._known.opened_array(self._opener[1])
+    def _array_alone(self) -> PickledArray | None:
+        known = self._known
+        return known.to_pickle_alone() if isinstance(known, OpenedArray) else None
 
     def _transformer(
         self, path: str, metadata: dict[str, Any], configuration: Configuration
@@ -261,8 +258,8 @@ class ManifestStore(ReadableStore):
     )
 
     def __getstate__(self) -> dict[str, Any]:
-        if (opened := self._opened_array) is not None:
-            return {**self._shared(), "_remembered": Remembered(), "_opened": opened}
+        if (alone := self._array_alone) is not None:
+            return {**self._shared(), "_remembered": Remembered(), "_alone": alone}
         # A worker that does not find a declaration, or another one, must know what there was.
         return {**self._shared(), "_remembered": self._nodes.to_pickle()}
 
@@ -270,8 +267,8 @@ class ManifestStore(ReadableStore):
         return {name: getattr(self, name) for name in self._STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        opened: OpenedArray | None = state.pop("_opened", None)
-        identity = state["_identity"], opened is None
+        alone: PickledArray | None = state.pop("_alone", None)
+        identity = state["_identity"], alone is None
         same = state["_store"], state["_remembered"].copied()
         known = _unpickled.pop(identity, None)
         # The next task of a worker finds nodes, manifests and clients of the one before.
@@ -283,15 +280,12 @@ class ManifestStore(ReadableStore):
         if len(_unpickled) > _MOST_UNPICKLED:
             _unpickled.popitem(last=False)
         vars(self).update(vars(store))
-        if opened is not None:
-            self._opener, self._known = (store, opened.path), store._as_opened(opened)
-
-    def _as_opened(self, opened: OpenedArray) -> KnownNodes:
-        """Return known nodes in which an array is what it was in the process that opened it."""
-        found = self._arrays.get(opened.path)
-        if found is None or found[0] != opened:
-            found = self._arrays[opened.path] = opened, self._nodes.as_opened(opened)
-        return found[1]
+        if alone is not None:
+            found = store._arrays.get(alone.path)
+            if found is None or found[0] != alone:
+                array = OpenedArray.unpickled(store._nodes, alone)
+                found = store._arrays[alone.path] = alone, array
+            self._opener, self._known = store, found[1]
 
     def _set(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
