@@ -155,7 +155,7 @@ def supports_synchronous_io(store: Store) -> bool:
 
 
 def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
-    """Prepare the arrays that zarr makes from now on of stores with a method ``of_array``.
+    """Prepare the arrays that zarr makes from now on of stores with a method ``_of_array``.
 
     That is given an array's path and metadata, and returns the array's own store. The array's
     pipeline, which zarr's configuration names, is wrapped unless `zarr_manifest.bulk` is false
@@ -172,7 +172,7 @@ def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
     def initialize_prepared(array: Any, *of: Any, **options: Any) -> None:
         initialize(array, *of, **options)
         place = array.store_path
-        store_of = getattr(place.store, "of_array", None)
+        store_of = getattr(place.store, "_of_array", None)
         if store_of is None:
             return
         own: Any = object.__new__(StorePath)  # the path need not be normalised again

@@ -202,7 +202,7 @@ class ManifestStore(ReadableStore):
             )
         return self._known
 
-    def of_array(self, path: str, metadata: Any) -> Self:
+    def _of_array(self, path: str, metadata: Any) -> Self:
         """Return the store of an array that zarr opens with these metadata.
 
         For it, the array stays what it is now, whatever is committed or opened later, so that its
