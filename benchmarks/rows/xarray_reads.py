@@ -164,7 +164,7 @@ def _write_objects(directory: Path, count: int) -> _ChunkPlaces:
 
 
 def _write_ours(directory: Path, url: str, places: _ChunkPlaces) -> None:
-    from zarr_manifest import ManifestStore, create_array
+    from zarr_manifest import create_array, edit
 
     target = directory / "ours.zarr"
     zarr.create_group(target)
@@ -185,7 +185,8 @@ def _write_ours(directory: Path, url: str, places: _ChunkPlaces) -> None:
             fill_value=float("nan"),
             dimension_names=("time", "y", "x"),
         )
-    zarr.consolidate_metadata(ManifestStore(target))
+    with edit(target) as root:
+        zarr.consolidate_metadata(root.store)
 
 
 def _write_reference_set(directory: Path, url: str, places: _ChunkPlaces) -> None:
