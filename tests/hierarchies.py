@@ -14,7 +14,7 @@ import zarr
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import MemoryStore, ObjectStore
+from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.format.chunk_grid import ChunkGrid
 
@@ -25,6 +25,7 @@ __all__ = [
     "Values",
     "assert_same",
     "by_open_array",
+    "consolidate",
     "copy_into",
     "declare_manifest",
     "declared",
@@ -45,6 +46,30 @@ Values = dict[str, np.ndarray[Any, Any]]
 # Of the hierarchy that `write_hierarchy` writes.
 MANIFEST_ARRAYS = ("a/b/external", "inline", "sharded_manifest")
 SOURCES = ("raw/external.bin", "raw/inline.bin", "raw/shards.bin")
+
+
+def consolidate(location: Any, path: str = "") -> None:
+    """Copy the metadata of all nodes below a group into it, as other writers do."""
+    store: Any = location
+    if isinstance(location, str | Path):
+        store = LocalStore(location)
+    elif hasattr(location, "underneath"):
+        store = location.underneath
+    prototype = default_buffer_prototype()
+    below, name = (f"{path}/" if path else ""), "zarr.json"
+
+    async def change() -> None:
+        keys = [key async for key in store.list_prefix(below) if key.rpartition("/")[2] == name]
+        nodes = {key: json.loads((await store.get(key, prototype)).to_bytes()) for key in keys}
+        group = nodes.pop(f"{below}{name}")
+        for node in nodes.values():
+            node.pop("consolidated_metadata", None)
+        copies = {key[len(below) : -len(name) - 1]: nodes[key] for key in sorted(nodes)}
+        members = {"kind": "inline", "must_understand": False, "metadata": copies}
+        body = json.dumps({**group, "consolidated_metadata": members}, indent=2).encode()
+        await store.set(f"{below}{name}", prototype.buffer.from_bytes(body))
+
+    sync(change())
 
 
 def declare_manifest(

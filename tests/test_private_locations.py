@@ -81,8 +81,8 @@ def test_a_hierarchy_from_beginning_to_end(bucket: Bucket, url: str, tmp_path: P
     allow = bucket.allow
     zm.create_array(url, "g/a", {"0": bucket.entries["0"]}, **ARRAY, allow=allow)
     zm.write_manifest(url, "g/a", bucket.entries, codecs=["gzip"], allow=allow)
-    group = zarr.open_group(zm.ManifestStore(url, allow=allow), mode="a")
-    group["g/a"].attrs["units"] = "K"
+    with zm.edit(url, allow=allow) as group:
+        group["g/a"].attrs["units"] = "K"
     again = zarr.open_group(zm.ManifestStore(url, allow=allow, read_only=True), mode="r")
     assert again["g/a"].attrs["units"] == "K"
     assert bytes(again["g/a"][...]) == RAW  # type: ignore[index]

@@ -347,7 +347,7 @@ class LimitExceededError(ManifestError):
 
 
 class ReadOnlyError(ManifestError):
-    """The chunks of a manifest array are read-only."""
+    """Chunks of manifest arrays, and metadata of a hierarchy that has some, change in an edit."""
 
     code = "read_only"
 

@@ -207,8 +207,8 @@ def test_a_month(place: Place, tmp_path: Path) -> None:
     month.read()
 
     # Somebody adds an array of their own; making the hierarchy again keeps it.
-    writable = zm.ManifestStore(place.target, allow=place.allow)
-    zarr.create_array(writable, name="mask", data=np.arange(4), chunks=2)
+    plain = zm.ManifestStore(place.target, allow=place.allow).underneath
+    zarr.create_array(plain, name="mask", data=np.arange(4), chunks=2)
     month.create("--overwrite")
     store = zm.ManifestStore(place.hierarchy, allow=place.allow)
     np.testing.assert_array_equal(zarr.open_array(store, path="mask", mode="r")[:], np.arange(4))

@@ -14,7 +14,7 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.hierarchies import declared, files_below, in_memory, read
+from tests.hierarchies import consolidate, declared, files_below, in_memory, read
 from zarr_manifest import conversion
 from zarr_manifest.errors import (
     ChecksumMismatchError,
@@ -168,8 +168,7 @@ def test_lost_documents_are_refused(root: Path) -> None:
 
 def test_several_arrays_and_their_copies_are_one_change(root: Path) -> None:
     zm.create_array(root, "g/b", ENTRIES, **CREATION, inline=False)
-    with pytest.warns(UserWarning, match="Consolidated metadata"):
-        zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     for path in ("a", "g/b"):
         for file in documents(root, path):
             file.write_text(file.read_text().replace("MTI=", "NTY="))
@@ -212,8 +211,8 @@ def test_partitions_without_a_document(root: Path) -> None:
 def test_partitions_outside_the_grid_stay_for_an_array_that_grows_again(root: Path) -> None:
     conversion.accept(root, ["a"])
     before = configuration(root)["partitions"]
-    array = zarr.open_array(zm.ManifestStore(root), path="a")
-    sync(array.async_array.resize((2,), delete_outside_chunks=False))
+    with zm.edit(root) as group:
+        sync(group["a"].async_array.resize((2,), delete_outside_chunks=False))
     (root / "a/m/0.json").write_text('{"0":{"data":"NTY="}}')
     assert conversion.accept(root, ["a"]).documents == 1
     after = configuration(root)["partitions"]

@@ -6,7 +6,6 @@ import asyncio
 import json
 import pickle
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,12 @@ from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.counting_store import Counting
-from tests.hierarchies import FIELD, declared, read, split_into_source, write_manifest_array
+from tests.hierarchies import (
+    FIELD,
+    consolidate,
+    split_into_source,
+    write_manifest_array,
+)
 from tests.hierarchy.chunk_reads import PROTOTYPE, READS, Read
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
@@ -36,8 +40,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest, source = split_into_source(FIELD, (3, 4), path="raw.bin")
     write_manifest_array(root, "g/x", FIELD, (3, 4), manifest, fill_value=-1)
     (root / "g/x/raw.bin").write_bytes(source)
-    with warnings.catch_warnings(action="ignore", category=zarr.errors.ZarrUserWarning):
-        zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     return root
 
 
@@ -199,54 +202,6 @@ def test_other_differences(root: Path) -> None:
     np.testing.assert_array_equal(new[:], FIELD)
 
 
-def test_attributes_are_written(root: Path) -> None:
-    store = zm.ManifestStore(root)
-    zarr.open_group(store, mode="r+")["g/x"].attrs["units"] = "K"
-    zarr.open_group(store, mode="r+").attrs["title"] = "t"
-    for each in (store, zm.ManifestStore(root)):
-        np.testing.assert_array_equal(consolidated(each)[:], FIELD)
-    assert declared(root, "g/x")
-
-
-def test_deleted_made_anew_and_consolidated(root: Path) -> None:
-    store = zm.ManifestStore(root)
-    np.testing.assert_array_equal(consolidated(store)[:], FIELD)
-    zarr.create_array(store, name="g/x", data=FIELD + 1, chunks=(3, 4), overwrite=True)
-    zarr.consolidate_metadata(store)
-    for each in (store, zm.ManifestStore(root)):
-        np.testing.assert_array_equal(consolidated(each)[:], FIELD + 1)
-        np.testing.assert_array_equal(read(each, "g/x"), FIELD + 1)
-
-
-@pytest.mark.parametrize("mode", ["r", "r+"])
-def test_made_anew_and_not_consolidated(root: Path, mode: Any) -> None:
-    """Who has written an array knows that the consolidated metadata are outdated."""
-    store = zm.ManifestStore(root)
-    np.testing.assert_array_equal(consolidated(store)[:], FIELD)
-    zarr.create_array(
-        store, name="g/x", data=FIELD + 1, chunks=(6, 8), compressors=None, overwrite=True
-    )
-    array = zarr.open_array(store, path="g/x", mode=mode)
-    np.testing.assert_array_equal(array[:], FIELD + 1)
-    group: Any = zarr.open_group(store, mode=mode)
-    np.testing.assert_array_equal(array[:], FIELD + 1)
-    worker = pickle.loads(pickle.dumps(array))
-    np.testing.assert_array_equal(worker[:], FIELD + 1)
-    assert group["g/x"].store.get_sync(KEY).to_bytes() == (FIELD + 1).tobytes()
-    other = zm.ManifestStore(root, read_only=True)
-    zarr.open_array(other, path="g/x", mode="r")
-    array = consolidated(other)
-    contradicts(lambda: array[:])
-
-
-def test_deleted_through_the_store_and_not_consolidated(root: Path) -> None:
-    store = zm.ManifestStore(root)
-    sync(store.delete_dir("g/x"))
-    group: Any = zarr.open_group(store, mode="r+")
-    with pytest.raises(zm.errors.InvalidConfigurationError, match="only the consolidated"):
-        group["g/x"][:]
-
-
 @pytest.mark.parametrize("writer", ["path", "store"])
 def test_a_native_array_that_was_given_a_manifest(tmp_path: Path, writer: str) -> None:
     zarr.create_group(tmp_path).create_array("x", data=FIELD, chunks=(6, 8), compressors=None)
@@ -272,11 +227,3 @@ def test_a_native_array_that_another_process_deletes(tmp_path: Path, chunk: Read
     for act in (lambda: chunk(store, "x/c/0/0"), lambda: array[:]):
         with pytest.raises(zm.errors.InvalidConfigurationError, match="only the consolidated"):
             act()
-
-
-def test_a_declaration_in_consolidated_metadata_only_is_kept_when_they_are_rewritten(
-    root: Path,
-) -> None:
-    (root / "g/x/zarr.json").unlink()
-    zarr.open_group(zm.ManifestStore(root), mode="r+").attrs["title"] = "t"
-    np.testing.assert_array_equal(consolidated(zm.ManifestStore(root))[:], FIELD)

@@ -22,7 +22,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
 from tests.combinations import combinations
-from tests.hierarchies import files_below, without_partitions, write_manifest_array
+from tests.hierarchies import consolidate, files_below, without_partitions, write_manifest_array
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
 from zarr_manifest.inspection import contents
@@ -185,10 +185,6 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     write(tmp_path / "h", entries={"0": {"path": "s3://b/raw.bin", "offset": 0, "length": 4}})
     with FileServer(tmp_path) as server:
         yield tmp_path / "h", f"{server.url}/h"
-
-
-def consolidate(root: Path) -> None:
-    zarr.consolidate_metadata(zm.ManifestStore(root))
 
 
 @pytest.mark.servers

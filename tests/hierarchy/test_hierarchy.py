@@ -29,6 +29,7 @@ from tests.hierarchies import (
     Values,
     assert_same,
     by_open_array,
+    consolidate,
     copy_into,
     write_manifest_array,
 )
@@ -140,7 +141,7 @@ def read_consolidated(store: Store) -> Iterator[tuple[str, Any]]:
 @pytest.mark.slow
 @CONSOLIDATED_V3
 def test_consolidated_by_zarr_through_the_store(root: Path, values: Values) -> None:
-    zarr.consolidate_metadata(zm.ManifestStore(root), zarr_format=3)
+    consolidate(root)
     consolidated = json.loads((root / "zarr.json").read_text())["consolidated_metadata"]["metadata"]
     for path in MANIFEST_ARRAYS:
         own = json.loads((root / path / "zarr.json").read_text())

@@ -16,6 +16,7 @@ from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
 from tests.command_line.commands import run
+from tests.hierarchies import consolidate
 from tests.servers.http_files import FileServer, status
 
 MEMBERS: dict[str, Callable[[Any], Any]] = {
@@ -59,7 +60,7 @@ def server(tmp_path: Path) -> Iterator[FileServer]:
 def test_members_of_a_web_server_are_an_error(server: FileServer, how: str) -> None:
     with pytest.raises(zm.errors.SourceError, match="cannot be listed") as raised:
         MEMBERS[how](zm.ManifestStore(server.url, read_only=True))
-    assert "zarr.consolidate_metadata(ManifestStore(" in str(raised.value.remedy)
+    assert "zarr.consolidate_metadata(root.store)" in str(raised.value.remedy)
     assert not [request for request in server.requests if request.method == "PROPFIND"]
 
 
@@ -67,7 +68,7 @@ def test_members_of_a_web_server_are_an_error(server: FileServer, how: str) -> N
 def test_on_the_command_line(server: FileServer) -> None:
     done = run("info", server.url)
     assert done.status != 0
-    assert "zarr.consolidate_metadata(ManifestStore(" in done.stderr
+    assert "zarr.consolidate_metadata(root.store)" in done.stderr
 
 
 @pytest.mark.servers
@@ -120,7 +121,7 @@ def test_nothing_is_changed_through_a_web_server(server: FileServer) -> None:
 @pytest.mark.servers
 def test_the_remedy_works(server: FileServer, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore"):  # that consolidated metadata are no standard
-        zarr.consolidate_metadata(zm.ManifestStore(tmp_path))
+        consolidate(tmp_path)
     found = xr.open_zarr(zm.ManifestStore(server.url))
     assert found["a"].values.tolist() == [0, 1, 2, 3]
 

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from tests.hierarchies import document_of, write_hierarchy
+from tests.hierarchies import consolidate, document_of, write_hierarchy
 from tests.servers.http_files import FileServer
 from zarr_manifest.inspection.describing import contents
 
@@ -131,7 +131,7 @@ def test_on_a_web_server(http_server: FileServer, tmp_path: Path) -> None:
     write_hierarchy(tmp_path / "h.zarr")
     for consolidated in (False, True):
         if consolidated:
-            zarr.consolidate_metadata(zm.ManifestStore(tmp_path / "h.zarr"))
+            consolidate(tmp_path / "h.zarr")
         for file in (tmp_path / "h.zarr").rglob("*"):
             if file.is_file():
                 key = file.relative_to(tmp_path).as_posix()

@@ -18,7 +18,7 @@ import zarr
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
-from tests.hierarchies import Values, assert_same, files_below
+from tests.hierarchies import Values, assert_same, consolidate, files_below
 from tests.servers.http_files import FileServer
 from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 
@@ -138,7 +138,7 @@ def test_xarray_engine_opens_what_the_engine_of_xarray_does(
 @pytest.mark.servers
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 def test_xarray_engine_opens_with_storage_options(root: Path, values: Values) -> None:
-    zarr.consolidate_metadata(zm.ManifestStore(root))  # a web server cannot list
+    consolidate(root)  # a web server cannot list
     options: Any = {"headers": {"X-Token": "secret"}}
     engine = ENGINE | {"consolidated": True}
     with FileServer(root.parent) as server:

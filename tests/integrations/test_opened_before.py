@@ -13,6 +13,7 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
+from tests.hierarchies import consolidate
 from zarr_manifest.hierarchy import opened_array
 from zarr_manifest.hierarchy import store as store_module
 
@@ -43,7 +44,7 @@ def write(root: Path, first: int, forms: dict[str, dict[str, Any]]) -> None:
         entries = {str(i): {"data": values[2 * i : 2 * i + 2].tobytes()} for i in range(DAYS // 2)}
         zm.create_array(root, name, entries, shape=DAYS, chunks=2, dtype="<i4", **options, **form)
     zarr.create_array(root, name="native", data=values, chunks=2, compressors=None, **options)
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
 
 
 def append(root: Path, forms: dict[str, dict[str, Any]]) -> None:

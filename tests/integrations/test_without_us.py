@@ -12,7 +12,7 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
-from tests.hierarchies import split_into_source
+from tests.hierarchies import consolidate, split_into_source
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Consolidated metadata", "ignore:Object at .* is not recognized", "ignore:Failed to open"
@@ -39,7 +39,7 @@ def write(root: Path, *, lock: bool) -> Path:
 def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     root = write(tmp_path / "data.zarr", lock=True)
     if request.param:
-        zarr.consolidate_metadata(zm.ManifestStore(root))
+        consolidate(root)
     return root
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
+from tests.hierarchies import consolidate
 from tests.properties import examples
 from tests.settled import stored
 from zarr_manifest import conversion
@@ -91,7 +92,7 @@ def acts(draw: st.DrawFn) -> Act:
             store, nodes(number), overwrite=True, inline_below=0
         )
     if kind == "copy":
-        return lambda store: zarr.consolidate_metadata(zm.ManifestStore(store))
+        return lambda store: consolidate(store)
     return lambda store: remove(store, path)
 
 
@@ -110,8 +111,8 @@ def edit(store: Any, path: str, index: int, value: int) -> None:
 
 def remove(store: Any, path: str) -> None:
     if f"{path}/zarr.json" in stored(store):
-        del zarr.open_group(zm.ManifestStore(store), use_consolidated=False)[path]
-        zarr.consolidate_metadata(zm.ManifestStore(store))  # zarr leaves the copy there
+        with zm.edit(store) as root:
+            del root[path]
 
 
 def nodes(number: int) -> list[Any]:

@@ -13,7 +13,7 @@ import zarr
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
-from tests.hierarchies import files_below, read
+from tests.hierarchies import consolidate, files_below, read
 from tests.writing.unused_objects import (
     CREATION,
     ENTRIES,
@@ -71,7 +71,7 @@ def test_what_only_a_copy_declares_stays(root: Path, group: str, is_own: bool) -
     zarr.create_group(root / "g")
     zm.create_array(root, "g/b", ENTRIES, **CREATION)
     key = named_document(root, "g/b")
-    zarr.consolidate_metadata(zm.ManifestStore(root), path=group)
+    consolidate(root, path=group)
     declare(root, "g/b", {})
     if not is_own:
         (root / "g/b/zarr.json").unlink()
@@ -108,7 +108,7 @@ def test_chunks_that_any_entry_refers_to_stay(root: Path, how: str) -> None:
 def test_the_manifest_of_a_copy_counts(root: Path, inline: bool) -> None:
     entries = {"0": {"path": f"../n/{chunk_name(b'12')}"}}
     zm.write_manifest(root, "a", entries, inline=inline)
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     declare(root, "a", {})
     removed = cleaned(root)
     assert UNUSED[1] not in removed
@@ -154,13 +154,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], type[ManifestError], str]] = 
     "lost document": (lambda root: damage(root, "m/m.json", None), ManifestNotFoundError, "'m'"),
     "document": (lambda root: damage(root, "m/m.json", b"{"), InvalidJSONError, "'m'"),
     "copy": (
-        lambda root: (zarr.consolidate_metadata(zm.ManifestStore(root)), _spoil_copy(root)),
+        lambda root: (consolidate(root), _spoil_copy(root)),
         InvalidConfigurationError,
         "'a'",
     ),
     "copy of nothing": (
         lambda root: (
-            zarr.consolidate_metadata(zm.ManifestStore(root)),
+            consolidate(root),
             _spoil_copy(root, whole=True),
         ),
         InvalidConfigurationError,

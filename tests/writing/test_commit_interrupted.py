@@ -21,6 +21,7 @@ from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.conversion.inline_nodes import vector
+from tests.hierarchies import consolidate
 from tests.interrupted_stores import (
     InterruptedDirectory,
     InterruptedMemory,
@@ -82,26 +83,26 @@ def plain(store: Any) -> None:
 
 def consolidated(store: Any) -> None:
     plain(store)
-    zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
 
 
 def mixed(store: Any) -> None:
     """A native array beside the others."""
     plain(store)
     zarr.create_array(store, name="native", **CREATION)[:] = np.arange(4)
-    zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
 
 
 def subgroups(store: Any) -> None:
     """Copies in groups below the root, and none in the root."""
     plain(store)
     for path in ("g/h", "g"):
-        zarr.consolidate_metadata(zm.ManifestStore(store), path=path)
+        consolidate(store, path=path)
 
 
 def all_groups(store: Any) -> None:
     subgroups(store)
-    zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
 
 
 # Writers -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from zarr.codecs import BytesCodec, GzipCodec
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.hierarchies import files_below, read
+from tests.hierarchies import consolidate, files_below, read
 from tests.properties import examples
 from zarr_manifest.conversion import accept
 
@@ -82,7 +82,7 @@ def with_field(
         **form,
     )
     if consolidated:
-        zarr.consolidate_metadata(zm.ManifestStore(root / "h", allow=[allow]))
+        consolidate(root / "h")
     return allow
 
 
@@ -138,10 +138,8 @@ def field() -> np.ndarray[Any, Any]:
 @pytest.fixture
 def place(tmp_path: Path, field: np.ndarray[Any, Any]) -> tuple[Path, str]:
     allow = with_field(tmp_path, field, chunks=(1, 500), inline=False)
-    zarr.open_group(zm.ManifestStore(tmp_path / "h")).create_array(
-        "t", data=np.arange(4), chunks=(2,), dimension_names=["t"]
-    )
-    zarr.consolidate_metadata(zm.ManifestStore(tmp_path / "h", allow=[allow]))
+    zarr.create_array(tmp_path / "h/t", data=np.arange(4), chunks=(2,), dimension_names=["t"])
+    consolidate(tmp_path / "h")
     return tmp_path / "h", allow
 
 

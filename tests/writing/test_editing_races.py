@@ -15,7 +15,7 @@ from zarr.abc.store import Store
 from zarr.storage import MemoryStore, ObjectStore
 
 import zarr_manifest as zm
-from tests.hierarchies import read
+from tests.hierarchies import consolidate, read
 from tests.settled import assert_settled, stored
 from tests.writing.test_writing_races import CONTEXT, Place, race, store_at
 from zarr_manifest.errors import WriteConflictError
@@ -32,7 +32,7 @@ def hierarchy(store: Any, entries: dict[Any, Any], *, shape: int = 8, **options:
     """Create the array ``a`` along ``t``, in a hierarchy with consolidated metadata."""
     zarr.create_group(store)
     zm.create_array(store, "a", entries, shape=shape, **CREATION, **options)
-    zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
     return store
 
 
@@ -290,7 +290,7 @@ def test_editors_of_different_chunks_and_arrays(place: Place, form: str) -> None
     options = {**CREATION, **FORMS[form], "chunks": 600, "shape": 600 * EDITORS}
     for path in ("a", "b"):
         zm.create_array(store, path, {}, **options)
-    zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
     every = [("ab"[n % 2], n // 2, 10 + n) for n in range(EDITORS)]
     assert run_all(edit_chunk, [(place, *each) for each in every]) == [None] * EDITORS
     for path in ("a", "b"):
@@ -304,7 +304,7 @@ def test_editors_of_the_same_chunk(place: Place) -> None:
     store = store_at(place)
     zarr.create_group(store)
     zm.create_array(store, "a", {}, **{**CREATION, "chunks": 600, "shape": 1200})
-    zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
     outcome = run_all(edit_chunk, [(place, "a", 1, 10 + n) for n in range(4)])
     values = read(zm.ManifestStore(store), "a")
     # Who begins after the first has committed succeeds as well.

@@ -1,8 +1,7 @@
-"""Writing through the store: native nodes as usual; manifest arrays keep all that they have."""
+"""Writing through the store: native values as usual; manifest arrays stay as they are."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,12 @@ import pytest
 import zarr
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.hierarchies import (
     FIELD,
     MANIFEST_ARRAYS,
-    SOURCES,
     Values,
-    declared,
     files_below,
     read,
     split_into_source,
@@ -47,26 +43,6 @@ def assert_all_read(root: Path, values: Values) -> None:
 # Native nodes ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_native_arrays_and_groups(
-    store: zm.ManifestStore, root: Path, values: Values, zarr_format: Any
-) -> None:
-    path = f"new{zarr_format}"
-    group = zarr.create_group(store, path=path, zarr_format=zarr_format)
-    array = group.create_array("x", data=FIELD, chunks=(2, 2))
-    array[0, 0] = 99
-    array.attrs["units"] = "K"
-    group.attrs["title"] = "t"
-    expected = FIELD.copy()
-    expected[0, 0] = 99
-    np.testing.assert_array_equal(read(store, f"{path}/x"), expected)
-    plain = zarr.open_group(root, path=path, mode="r", zarr_format=zarr_format)
-    np.testing.assert_array_equal(plain["x"][:], expected)
-    assert plain["x"].attrs["units"] == "K"
-    assert plain.attrs["title"] == "t"
-    assert_all_read(root, values)
-
-
 @pytest.mark.slow
 def test_native_arrays_are_written_byte_for_byte_as_without_the_store(tmp_path: Path) -> None:
     for location in (tmp_path / "plain", zm.ManifestStore(tmp_path / "ours")):
@@ -88,18 +64,6 @@ def test_existing_native_arrays(store: zm.ManifestStore, root: Path, values: Val
         values[path] = values[path].copy()
         values[path][1:3, 2:7] = 5
         np.testing.assert_array_equal(array[:], values[path])
-    assert_all_read(root, values)
-
-
-@pytest.mark.slow
-def test_writing_synchronously(store: zm.ManifestStore, root: Path, values: Values) -> None:
-    key = "native/c/0/0"
-    before = store.get_sync(key)
-    store.set_sync(key, BUFFER.from_bytes(b"abc"))
-    assert (root / key).read_bytes() == b"abc"
-    store.delete_sync(key)
-    assert not (root / key).exists()
-    store.set_sync(key, before)
     assert_all_read(root, values)
 
 
@@ -181,37 +145,6 @@ def test_no_pipeline_writes(pipeline: str, root: Path, values: Values) -> None:
             refused(root, lambda array=array: array.__setitem__((slice(0, 3), slice(0, 4)), 7))
 
 
-# Metadata of manifest arrays keeps its declaration -----------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", MANIFEST_ARRAYS)
-def test_attributes(path: str, store: zm.ManifestStore, root: Path, values: Values) -> None:
-    before = declared(root, path)
-    array = zarr.open_array(store, path=path, mode="r+")
-    array.attrs["units"] = "K"
-    array.attrs.put({"long_name": "ü", "nan": float("nan")})
-    array = array.update_attributes({"more": [1, 2]})
-    assert declared(root, path) == before
-    again = zarr.open_array(zm.ManifestStore(root), path=path, mode="r")
-    assert again.attrs["long_name"] == "ü"
-    assert again.attrs["more"] == [1, 2]
-    np.testing.assert_array_equal(array[:], values[path])
-    assert_all_read(root, values)
-
-
-def test_attributes_by_a_store_that_saw_nothing(root: Path, values: Values) -> None:
-    """Rewriting without having read: what is stored counts, not what is remembered."""
-    before = declared(root, "inline")
-    document = zm.ManifestStore(root).get_sync("inline/zarr.json")
-    assert "storage_transformers" not in json.loads(document.to_bytes())
-    zm.ManifestStore(root).set_sync("inline/zarr.json", document)
-    assert declared(root, "inline") == before
-    sync(zm.ManifestStore(root).set("inline/zarr.json", document))
-    assert declared(root, "inline") == before
-    assert_all_read(root, values)
-
-
 @pytest.mark.parametrize("path", ["a/b/external", "inline"])
 def test_shrinking_over_references_is_refused(
     path: str, store: zm.ManifestStore, root: Path, values: Values
@@ -223,130 +156,6 @@ def test_shrinking_over_references_is_refused(
     with zm.edit(root) as group:
         group[path].resize((3, 8))
     np.testing.assert_array_equal(read(zm.ManifestStore(root), path), values[path][:3])
-
-
-def test_shrinking_without_deleting_references(
-    store: zm.ManifestStore, root: Path, values: Values
-) -> None:
-    before, path = files_below(root), "a/b/external"
-    array = zarr.open_array(store, path=path, mode="r+")
-    sync(array.async_array.resize((3, 8), delete_outside_chunks=False))
-    np.testing.assert_array_equal(read(store, path), values[path][:3])
-    changed = {key for key, body in files_below(root).items() if before.get(key) != body}
-    assert changed == {f"{path}/zarr.json"}
-    with zm.edit(root) as group:
-        group[path].resize((6, 8))
-    np.testing.assert_array_equal(read(store, path), values[path])
-
-
-def test_shrinking_over_chunks_without_reference(tmp_path: Path) -> None:
-    manifest, source = split_into_source(FIELD, (3, 4), path="raw.bin")
-    manifest["1.0"] = {}
-    del manifest["1.1"]
-    write_manifest_array(tmp_path, "x", FIELD, (3, 4), manifest)
-    (tmp_path / "x" / "raw.bin").write_bytes(source)
-    store = zm.ManifestStore(tmp_path)
-    zarr.open_array(store, path="x", mode="r+").resize((3, 8))
-    np.testing.assert_array_equal(read(store, "x"), FIELD[:3])
-    assert declared(tmp_path, "x")
-
-
-@CONSOLIDATED_V3
-def test_consolidated_metadata(store: zm.ManifestStore, root: Path, values: Values) -> None:
-    before = {path: declared(root, path) for path in MANIFEST_ARRAYS}
-
-    def assert_declared() -> None:
-        document = json.loads((root / "zarr.json").read_text())
-        members = document["consolidated_metadata"]["metadata"]
-        for path, declaration in before.items():
-            assert declared(root, path) == declaration
-            assert members[path]["storage_transformers"] == declaration
-        assert (
-            "storage_transformers" not in members["native"]
-            or not members["native"]["storage_transformers"]
-        )
-
-    zarr.consolidate_metadata(store, zarr_format=3)
-    assert_declared()
-    zarr.consolidate_metadata(store, zarr_format=3)  # again, over what was written
-    assert_declared()
-    group = zarr.open_group(store, mode="r+", zarr_format=3)
-    assert group.metadata.consolidated_metadata is not None
-    group.attrs["title"] = "new"
-    assert_declared()
-    fresh = zarr.open_group(zm.ManifestStore(root), mode="r+", zarr_format=3)
-    fresh.attrs["title"] = "newer"
-    assert_declared()
-    group = zarr.open_group(zm.ManifestStore(root), mode="r", zarr_format=3)
-    assert group.attrs["title"] == "newer"
-    for path in MANIFEST_ARRAYS:
-        np.testing.assert_array_equal(group[path][:], values[path])
-    zarr.open_array(store, path="inline", mode="r+").attrs["units"] = "K"
-    zarr.consolidate_metadata(store, zarr_format=3)
-    assert_declared()
-    assert_all_read(root, values)
-
-
-@CONSOLIDATED_V3
-def test_consolidated_metadata_of_a_nested_group(
-    store: zm.ManifestStore, root: Path, values: Values
-) -> None:
-    zarr.consolidate_metadata(store, path="a", zarr_format=3)
-    document = json.loads((root / "a" / "zarr.json").read_text())
-    member = document["consolidated_metadata"]["metadata"]["b/external"]
-    assert member["storage_transformers"] == declared(root, "a/b/external")
-    group = zarr.open_consolidated(zm.ManifestStore(root), path="a", mode="r", zarr_format=3)
-    np.testing.assert_array_equal(group["b/external"][:], values["a/b/external"])
-
-
-# Deleting ----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [*MANIFEST_ARRAYS, "a", "a/b"])
-def test_deleting_a_node_leaves_sources(
-    path: str, store: zm.ManifestStore, root: Path, values: Values
-) -> None:
-    before = files_below(root)
-    del zarr.open_group(store, mode="r+", zarr_format=3)[path]
-    after = files_below(root)
-    assert after == {k: v for k, v in before.items() if not k.startswith(f"{path}/")}
-    assert set(SOURCES) <= set(after)
-    for reader in (store, zm.ManifestStore(root)):
-        assert path not in zarr.open_group(reader, mode="r", zarr_format=3)
-        kept = [p for p in values if p != path and not p.startswith(f"{path}/")]
-        for other in kept:
-            np.testing.assert_array_equal(read(reader, other), values[other])
-
-
-@pytest.mark.parametrize("path", ["g/x", "g", ""])
-@pytest.mark.parametrize("where", ["raw.bin", "sub/raw.bin", "c/0/0"])
-def test_a_source_within_the_node_is_kept(where: str, path: str, tmp_path: Path) -> None:
-    zarr.create_group(tmp_path)
-    manifest, source = split_into_source(FIELD, (3, 4), path=where)
-    array = write_manifest_array(tmp_path, "g/x", FIELD, (3, 4), manifest)
-    file = array / where
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(source)
-    sync(zm.ManifestStore(tmp_path).delete_dir(path))
-    assert file.read_bytes() == source
-    assert not (array / "zarr.json").exists()
-
-
-def test_a_source_that_another_array_refers_to_is_kept(tmp_path: Path) -> None:
-    """Chunks of a native array, referred to from a manifest array next to it."""
-    zarr.create_group(tmp_path)
-    zarr.create_array(tmp_path / "native", data=FIELD, chunks=(6, 8), compressors=None)
-    write_manifest_array(tmp_path, "virtual", FIELD, (6, 8), {"0.0": {"path": "../native/c/0/0"}})
-    store = zm.ManifestStore(tmp_path)
-    np.testing.assert_array_equal(read(store, "virtual"), FIELD)
-    del zarr.open_group(store, mode="r+")["virtual"]
-    np.testing.assert_array_equal(read(store, "native"), FIELD)
-
-
-def test_clearing_keeps_sources(store: zm.ManifestStore, root: Path) -> None:
-    sync(store.clear())
-    assert set(files_below(root)) == set(SOURCES)
 
 
 # Read-only stores --------------------------------------------------------------
@@ -375,17 +184,3 @@ def test_read_only_stores_refuse(root: Path, values: Values) -> None:
             with pytest.raises(ValueError, match="read-only"):
                 act(store)
     assert files_below(root) == before
-
-
-def test_in_memory(values: Values, root: Path) -> None:
-    memory = MemoryStore()
-    for key, body in files_below(root).items():
-        sync(memory.set(key, BUFFER.from_bytes(body)))
-    store = zm.ManifestStore(memory)
-    array = zarr.open_array(store, path="a/b/external", mode="r+")
-    with pytest.raises(zm.errors.ReadOnlyError):
-        array[:] = 1
-    array.attrs["units"] = "K"
-    np.testing.assert_array_equal(read(store, "a/b/external"), values["a/b/external"])
-    sync(store.clear())
-    assert sorted(memory._store_dict) == list(SOURCES)

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,10 +48,6 @@ def replace(root: Path) -> None:
 def replace_hierarchy(root: Path) -> None:
     nodes = [GroupNode("", {"old": False}), vector("a", [10, 11, 12]), streamed("g/b", [13])]
     write_hierarchy(root, nodes, overwrite=True, inline_below=0)
-
-
-def edit(root: Path) -> None:
-    zarr.open_array(zm.ManifestStore(root), path="a").attrs["x"] = 1
 
 
 def earlier(root: Path) -> None:
@@ -170,26 +165,6 @@ def test_what_killed_writers_left_is_nobody_elses(tmp_path: Path) -> None:
     write_values(tmp_path)
     assert (tmp_path / "copy").read_bytes() == before
     assert not remaining(tmp_path)
-
-
-def consolidate(root: Path) -> None:
-    with warnings.catch_warnings(action="ignore"):
-        zarr.consolidate_metadata(zm.ManifestStore(root))
-
-
-@pytest.mark.parametrize("left", range(6))
-@pytest.mark.parametrize("write", [edit, consolidate])
-def test_zarr_is_killed(tmp_path: Path, write: Callable[[Path], None], left: int) -> None:
-    zm.create_array(tmp_path, "a", entries(0), **CREATION, inline=False)
-    assert killed(write, tmp_path, left) or left > 2
-    for again in (False, True):
-        if again:
-            write(tmp_path)
-        assert read(tmp_path, "a") == [0, 1, 2]
-        root = zarr.open_group(zm.ManifestStore(tmp_path), mode="r")
-        copied = root.metadata.consolidated_metadata is not None
-        assert (dict(root["a"].attrs), copied) in (({}, False), ({"x": 1}, False), ({}, True))
-    assert copied or root["a"].attrs["x"] == 1
 
 
 # No space ---------------------------------------------------------------------------------

@@ -19,12 +19,11 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.hierarchies import declared, files_below, read, without_partitions
+from tests.hierarchies import consolidate, declared, files_below, read, without_partitions
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 from zarr_manifest.format import partition_names
-from zarr_manifest.hierarchy import changing
-from zarr_manifest.writing import array_writer
+from zarr_manifest.writing import array_writer, resized_declaration
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 
@@ -151,12 +150,12 @@ def test_what_was_lost_is_written_again(tmp_path: Path) -> None:
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, FILL, 3]
 
 
-def test_zarr_s_own_writes_keep_it(tmp_path: Path) -> None:
+def test_an_edit_keeps_it(tmp_path: Path) -> None:
     create(tmp_path, [(0,), (2,)], (3,), (1,))
-    store = zm.ManifestStore(tmp_path)
-    zarr.open_array(store, path="a", mode="r+").attrs["units"] = "K"
+    with zm.edit(tmp_path) as root:
+        root["a"].attrs["units"] = "K"
+        zarr.consolidate_metadata(root.store)
     assert list(stated(tmp_path)) == ["0", "2"]
-    zarr.consolidate_metadata(store)
     group: Any = zarr.open_group(zm.ManifestStore(tmp_path), mode="r", use_consolidated=True)
     document(tmp_path, "2").unlink()
     with pytest.raises(zm.errors.ManifestNotFoundError):
@@ -181,7 +180,7 @@ def test_growing_within_the_last_partition_changes_nothing(tmp_path: Path) -> No
 
 def test_growing_by_partitions(tmp_path: Path) -> None:
     create(tmp_path, [(i,) for i in range(4)], (4,), (2,))
-    zarr.consolidate_metadata(zm.ManifestStore(tmp_path))
+    consolidate(tmp_path)
     resize(tmp_path, (7,))
     assert list(stated(tmp_path)) == ["0", "1"]
     for consolidated in (None, False):
@@ -251,7 +250,7 @@ def test_any_resizing_reads_as_a_whole_manifest_does(
 def test_too_many_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where "all" is stated, without checksums."""
     monkeypatch.setattr(partition_names, "MOST_NAMES", 12)
-    monkeypatch.setattr(changing, "MOST_NAMES", 12)
+    monkeypatch.setattr(resized_declaration, "MOST_NAMES", 12)
     plain = {"manifest_url": "./manifest/{partition}.json"}
     create(tmp_path, [(i,) for i in range(13)], (13,), (1,), **plain)
     assert stated(tmp_path) == "all"

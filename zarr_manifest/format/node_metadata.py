@@ -1,6 +1,6 @@
 """Node metadata: ``zarr.json``, the transformers it declares, and valid node names.
 
-Declarations are hidden from zarr when it reads metadata and restored when it writes:
+Declarations are hidden from zarr when it reads metadata, and restored when it writes in an edit:
 zarr either rejects an array with storage transformers, or ignores them and returns
 fill values. Node names are untrusted, and become directory names.
 """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
@@ -253,54 +253,6 @@ class PendingChange:
             members = {p: self._copies[p] for p in self._copies if p.startswith(below)}
             copy = with_members(copy, {p.removeprefix(below): members[p] for p in members})
         return dump_node(copy)
-
-    def kept_in(self, group: dict[str, Any], own: Mapping[str, bytes | None]) -> dict[str, Any]:
-        """Return other metadata of the group, in which what the change has committed stays.
-
-        Parameters
-        ----------
-        group : dict
-            The group's new metadata, by somebody who may not know of the change.
-        own : mapping of str to (bytes or None)
-            The present ``zarr.json`` of the nodes that `pending` names, by path.
-
-        Examples
-        --------
-        >>> committed = {"consolidated_metadata": {"metadata": {"a": {"shape": [5]}}}}
-        >>> change = PendingChange({"a": None}, dump_node(committed))
-        >>> kept = change.kept_in({"attributes": {"x": 1}}, {"a": None})
-        >>> consolidated_members(kept), parse_pending(kept), kept["attributes"]
-        ({'a': {'shape': [5]}}, {'a': None}, {'x': 1})
-        >>> change.kept_in({"attributes": {"x": 1}}, {"a": b'{"shape": [5]}'})
-        {'attributes': {'x': 1}}
-        """
-        pending = {
-            path: self.pending[path]
-            for path, body in own.items()
-            if self.standing(path, body) != "own"
-        }
-        if not pending and not has_consolidated(group):
-            return group
-        new = group if has_consolidated(group) else parse_node(self._group) or {}
-        members = consolidated_members(new)
-        for path, body in own.items():
-            counts = self.counting(path, body)
-            members.pop(path, None)
-            if counts is not None:
-                members[path] = without_copies(parse_node(counts) or {})
-        return with_pending(with_members(group, members), pending)
-
-    def added(self) -> set[str]:
-        """Return the paths of the nodes that exist even without own metadata."""
-        return {p for p, replaced in self.pending.items() if replaced is None and p in self._copies}
-
-    def without(self, paths: Collection[str]) -> dict[str, Any]:
-        """Return the group's metadata without some nodes of `pending`, which are deleted."""
-        group = parse_node(self._group) or {}
-        members = consolidated_members(group)
-        kept = {path: members[path] for path in members if path not in paths}
-        pending = {path: self.pending[path] for path in self.pending if path not in paths}
-        return with_pending(with_members(group, kept), pending)
 
     def in_doubt(self) -> Iterator[str]:
         """Yield the paths of nodes that may be there without own metadata, or not be there with."""

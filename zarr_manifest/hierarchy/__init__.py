@@ -13,7 +13,6 @@ from zarr_manifest.hierarchy.manifest_documents import (
     ManifestDocuments,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.node_table import expire_timestamps
 from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
 from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore, prepare_zarr
@@ -45,7 +44,6 @@ __all__ = [
     "Verify",
     "copies_in",
     "encode_fill_chunk",
-    "expire_timestamps",
     "fetch_document",
     "interpret_array",
     "interpret_document_of",

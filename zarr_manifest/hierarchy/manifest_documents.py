@@ -161,16 +161,15 @@ class ManifestDocuments:
         found = await self._load(None if partitions is None else partitions.owner(index))
         return await self._checked(found)
 
-    async def every(self, *, skip_lost: bool = False) -> AsyncIterator[LoadedManifest]:
+    async def every(self) -> AsyncIterator[LoadedManifest]:
         """Yield all documents in C order of the blocks, holding only a few at a time.
 
         If some are missing because the manifest was replaced, the end raises. A document that
-        is declared but does not exist is an error, unless `skip_lost`.
+        is declared but does not exist is an error.
         """
-        load = self._load_existing if skip_lost else self._load
         missing = _Missing()
         partitions = await self.partitions()
-        calls = (functools.partial(load, partition, missing) for partition in partitions)
+        calls = (functools.partial(self._load, partition, missing) for partition in partitions)
         async for found in in_order(calls, CONCURRENCY):
             yield self._entries(found)
         await self.check_missing()
@@ -221,14 +220,6 @@ class ManifestDocuments:
         self, partition: Partition, missing: _Missing | None = None
     ) -> LoadedManifest | _Missing:
         return await self._cache.get(partition, lambda: self._read(partition, missing))
-
-    async def _load_existing(
-        self, partition: Partition, missing: _Missing
-    ) -> LoadedManifest | _Missing:
-        try:
-            return await self._load(partition, missing)
-        except ManifestNotFoundError:
-            return _Missing(is_checked=True)
 
     async def _checked(self, found: LoadedManifest | _Missing) -> LoadedManifest:
         """Return a document, or a manifest without entries if it is certain that there is none."""

@@ -1,22 +1,15 @@
 """The table of a hierarchy's nodes: the state of each, and its origin.
 
 Does no I/O. An array that once declared a manifest never becomes a native one, or none, unless
-this store itself has written or deleted it.
-
-zarr replaces the metadata of a node without reading them again, and a manifest that another
-process has declared meanwhile must not be lost. To read them again is a request, which zarr alone
-does not make: so metadata that this store has just seen are not read again before they are
-replaced.
+an edit through this store makes it one.
 """
 
 from __future__ import annotations
 
 import marshal
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.core.metadata.v3 import ArrayV3Metadata
@@ -25,7 +18,6 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
-    ancestors,
     arrays_in,
     impossible_member,
     join,
@@ -39,23 +31,8 @@ from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
 from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
-type Shape = tuple[int, ...]
-
-_NEVER = float("-inf")
-
-# In seconds: longer than an operation of zarr, which begins by opening the node, takes.
-_A_MOMENT = 5.0
-
 # A state takes about 200 bytes; beyond this many, forget those of paths without a node.
 _MOST_STATES = 100_000
-
-# When this process wrote metadata past all stores that are open for reading.
-_written_past = [_NEVER]
-
-
-def expire_timestamps() -> None:
-    """Let every store read again what it has just seen: metadata were written past it."""
-    _written_past[0] = time.monotonic()
 
 
 class Native(Struct, frozen=True):
@@ -106,12 +83,6 @@ class NodeState(Struct):
         What follows from both for its chunks; None if no array is known at the path.
     made_of : bytes
         The metadata that `array` was made of.
-    seen : float
-        When it was last seen to declare no manifest, or not to exist.
-    shape : tuple of int or None
-        The shape that it had then.
-    members_seen : float
-        When all members of the group had last been seen.
     described : set of str or None
         Paths of the arrays of which the group's consolidated metadata have a copy.
     """
@@ -120,9 +91,6 @@ class NodeState(Struct):
     copy: ConsolidatedCopy | None = None
     array: Array | Unsettled | None = None
     made_of: bytes = b""
-    seen: float = _NEVER
-    shape: Shape | None = None
-    members_seen: float = _NEVER
     described: set[str] | None = None  # an empty set takes as much as all the rest
 
     @property
@@ -145,28 +113,19 @@ class NodeTable:
         Creates the transformer of an array from its path, metadata and configuration.
     remembered : Remembered
         What was seen before, to be added to.
-    always_reads : bool
-        Whether metadata are always read again before they are replaced, because they are in files
-        or in memory.
     """
 
-    def __init__(
-        self, store: Store, build: BuildArray, remembered: Remembered, *, always_reads: bool
-    ) -> None:
+    def __init__(self, store: Store, build: BuildArray, remembered: Remembered) -> None:
         self._store = store
         self._build = build
-        self.always_reads = always_reads
         self.remembered = remembered
         self.declared = remembered.declared
-        self._outdated = remembered.outdated
         # What arrays were when they were opened in the process that has pickled the store.
         self._expected = dict(remembered.digests or {})
         self._digests: dict[str, tuple[bytes, bytes]] = {}
         self._replaced: set[str] = set()  # paths of which different metadata were seen
         self._states: dict[str, NodeState] = {}
         self._most_states = _MOST_STATES
-        # Keys that manifests of deleted arrays referred to: zarr may delete a directory twice.
-        self.kept: set[str] = set()
 
     def _known(self, path: str) -> NodeState:
         """Return the state of a node, not to be changed."""
@@ -239,7 +198,7 @@ class NodeTable:
             raise not_a_path(path, impossible)
         declaring = self._reveal_arrays(path, node)
         if node.get("node_type") == "group":
-            self._note_group(path)
+            self._state(path).own = "group"
         if path in self.remembered.changes:
             return without_declarations(with_pending(node, {}))
         return without_declarations(node) if declaring else body
@@ -272,20 +231,7 @@ class NodeTable:
         state.own = "native" if kind == "array" else "group"
         state.array = NATIVE if kind == "array" else None
         state.made_of = b""
-        if not self.always_reads:
-            self._note_seen(path, body)
         return True
-
-    def _note_group(self, path: str) -> None:
-        self._state(path).own = "group"
-        self._note_seen(path)
-
-    def _note_seen(self, path: str, body: bytes | None = None) -> None:
-        """Record when a node was seen to declare nothing, and the shape in its ``zarr.json``."""
-        if not self.always_reads:
-            state = self._state(path)
-            state.shape = None if body is None else msgspec.json.decode(body, type=_Shaped).shape
-            state.seen = time.monotonic()
 
     def note_missing(self, path: str) -> None:
         """Record that there is no node with a ``zarr.json`` of its own at a path.
@@ -297,7 +243,6 @@ class NodeTable:
         self.note_absence(path)
         if was_native and self._known(path).array is None:
             self._state(path).array = NATIVE
-        self._note_seen(path)
 
     def note_absence(self, path: str) -> None:
         """Record that there is no array with metadata of its own at a path."""
@@ -305,7 +250,7 @@ class NodeTable:
         if not is_unsettled and path not in self._states:
             return
         state = self._state(path)
-        state.own, state.made_of, state.seen = None, b"", _NEVER
+        state.own, state.made_of = None, b""
         state.array = UNSETTLED if is_unsettled else None
 
     def declares_nothing(self, path: str) -> bool:
@@ -315,50 +260,12 @@ class NodeTable:
             return True
         return state.array is NATIVE and (state.own is not None or state.copy is None)
 
-    def was_just_seen(self, path: str, group: str | None = None) -> bool:
-        """Whether a node is known to declare no manifest, so that there is nothing to restore.
-
-        Parameters
-        ----------
-        path : str
-            Path of the node.
-        group : str, optional
-            The group in whose consolidated metadata it is replaced, if not in its own.
-        """
-        if path in self.declared:
-            return False
-        state = self._known(path)
-        if group is None or state.own in ("native", "manifest"):
-            return _is_recent(state.seen)
-        is_undeclared = state.copy == ConsolidatedCopy(group, declares=False)
-        is_valid = is_undeclared and not self._is_outdated(group, path)
-        return is_valid and _is_recent(self._known(group).seen)
-
-    def has_just_seen_members(self, group: str) -> bool:
-        """Whether this store has just seen the metadata of all members of a group."""
-        return _is_recent(self._known(group).members_seen)
-
-    def _note_members_seen(self, group: str) -> None:
-        if not self.always_reads:
-            self._state(group).members_seen = time.monotonic()
-
-    def may_have_grown(self, path: str, shape: list[object]) -> bool:
-        """Whether an array may have had a smaller shape than this before."""
-        state = self._known(path)
-        seen = state.shape if _is_recent(state.seen) else None
-        if seen is None or len(seen) != len(shape):
-            return True
-        return any(
-            not isinstance(size, int) or size > old for size, old in zip(shape, seen, strict=True)
-        )
-
     # What this store has changed ---------------------------------------------------
 
     def deleted(self, path: str) -> None:
         """Forget a node whose ``zarr.json`` this store has deleted."""
         self.remembered.changes.pop(path, None)
         self._forget(path)
-        self._outdate(path)
 
     def deleted_below(self, prefix: str) -> None:
         """Forget the arrays at and below a path, which this store has deleted."""
@@ -370,14 +277,11 @@ class NodeTable:
         for group in [*self.remembered.changes]:
             if group == prefix or group.startswith(below):
                 self.remembered.changes.pop(group, None)
-        self._outdate(prefix)
 
     def written(self, path: str, body: bytes) -> None:
         """Record a node's ``zarr.json`` that this store has just written."""
         self._forget(path)
-        self._outdate(path)
         # Its consolidated metadata are new as well.
-        self._outdated.pop(path, None)
         self._forget_copies(path)
         if self._note_undeclared(path, body):
             return
@@ -386,17 +290,15 @@ class NodeTable:
         for array in arrays_in(node):
             self._note(join(path, array.path), array, path if array.path else None)
         if node.get("node_type") == "group":
-            self._note_group(path)
+            self._state(path).own = "group"
 
     def _forget(self, path: str) -> None:
         """Forget a node, but not what was seen of others in it."""
         self.declared.discard(path)
         self._expected.pop(path, None)
         known = self._states.pop(path, UNKNOWN)
-        if known.members_seen != _NEVER or known.described:
-            self._states[path] = NodeState(
-                members_seen=known.members_seen, described=known.described
-            )
+        if known.described:
+            self._states[path] = NodeState(described=known.described)
 
     def _forget_copies(self, group: str) -> None:
         """Forget a group's consolidated metadata."""
@@ -407,16 +309,6 @@ class NodeTable:
                 state = self._known(path)
                 if state.copy is not None and state.copy.group == group:
                     state.copy = None
-
-    def _outdate(self, path: str) -> None:
-        """Record that all consolidated metadata above a node are older than the node."""
-        for group in ancestors(path):
-            self._outdated.setdefault(group, set()).add(path)
-
-    def _is_outdated(self, group: str, path: str) -> bool:
-        """Whether this store has changed a node since the group's metadata described it."""
-        changed = self._outdated.get(group)
-        return changed is not None and not changed.isdisjoint([path, *ancestors(path)])
 
     # What arrays are ---------------------------------------------------------------
 
@@ -430,13 +322,10 @@ class NodeTable:
                 self._replaced.add(path)
             known = self._interpret(path, array)
         declaring = not isinstance(known, Native)
-        is_outdated = group is not None and self._is_outdated(group, path)
-        if declaring and not is_outdated:
+        if declaring:
             self.declared.add(path)
         if group is None:
             state.own = "manifest" if declaring else "native"
-            if not declaring:
-                self._note_seen(path)
         else:
             state.copy = ConsolidatedCopy(group, declaring)
             above = self._state(group)
@@ -445,8 +334,7 @@ class NodeTable:
         is_native_somewhere = state.own == "native" or (
             state.copy is not None and not state.copy.declares
         )
-        differs = state.own != ("manifest" if declaring else "native")
-        if (path in self.declared and is_native_somewhere) or (is_outdated and differs):
+        if path in self.declared and is_native_somewhere:
             state.array, state.made_of = UNSETTLED, b""
             return UNSETTLED
         state.array, state.made_of = known, metadata
@@ -469,10 +357,6 @@ class NodeTable:
             return error.in_context(array=path)
 
 
-def _is_recent(seen: float) -> bool:
-    return seen > max(time.monotonic() - _A_MOMENT, _written_past[0])
-
-
 def _opens(undeclared: dict[str, Any]) -> bool:
     """Whether zarr accepts the metadata of an array."""
     try:
@@ -480,10 +364,6 @@ def _opens(undeclared: dict[str, Any]) -> bool:
     except (ValueError, TypeError, KeyError, NotImplementedError):
         return False
     return True
-
-
-class _Shaped(Struct):
-    shape: Shape | None = None
 
 
 def _bytes_of(array: ArrayMetadata) -> bytes:

@@ -53,29 +53,6 @@ class PendingChanges(dict[str, PendingChange]):
             for member in change.in_doubt():
                 yield join(group, member)
 
-    def added_below(self, directory: str) -> list[tuple[str, set[str]]]:
-        """Return the nodes at and below a path that exist even without own metadata.
-
-        By the path of the group whose copies they are; not of groups at or below the path.
-        """
-        found: list[tuple[str, set[str]]] = []
-        for group, change in self.items():
-            place = _below(group, directory)
-            added = {member for member in change.added() if _is_within(member, place)}
-            if place and added:
-                found.append((group, added))
-        return found
-
-    def names_in(self, directory: str) -> set[str]:
-        """Return the names in a directory of nodes in or below which there is a change."""
-        paths = (join(group, member) for group, change in self.items() for member in change.pending)
-        names = (_below(directory, path) for path in paths)
-        return {name.partition("/")[0] for name in names if name}
-
-
-def _is_within(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(f"{directory}/")
-
 
 def _below(group: str, path: str) -> str:
     """Return a path relative to a group above it; ``""`` if the group is not."""

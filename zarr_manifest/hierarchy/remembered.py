@@ -16,9 +16,6 @@ class Remembered(Struct):
     ----------
     declared : set of str
         Paths of the arrays that have been seen to declare a manifest.
-    outdated : dict of set
-        By path of a group, the paths of the nodes below it that this store has written or
-        deleted since the group's consolidated metadata were written.
     digests : dict of bytes, optional
         Only of a store that was pickled: by path, what an array was when it was opened.
     changes : PendingChanges
@@ -26,15 +23,13 @@ class Remembered(Struct):
     """
 
     declared: set[str] = field(default_factory=set[str])
-    outdated: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     digests: dict[str, bytes] | None = None
     changes: PendingChanges = field(default_factory=PendingChanges)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.declared, self.outdated, self.digests))
+        return (type(self), (self.declared, self.digests))
 
     def copied(self, digests: dict[str, bytes] | None = None) -> Remembered:
         """Return what is remembered now, without changes, and with other digests if given."""
-        outdated = {group: set(paths) for group, paths in list(self.outdated.items())}
         digests = self.digests if digests is None else digests
-        return Remembered(set(self.declared), outdated, digests)
+        return Remembered(set(self.declared), digests)

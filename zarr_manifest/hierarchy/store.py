@@ -1,7 +1,7 @@
 """ManifestStore: a zarr Store on top of any zarr Store.
 
-Serves the chunks of manifest arrays, hides their declarations from zarr and restores
-them when zarr rewrites metadata. Leaves everything else to the underlying store.
+Serves the chunks of manifest arrays, and hides their declarations from zarr. Leaves everything
+else to the underlying store, as far as :mod:`zarr_manifest.hierarchy.changing` lets it be changed.
 :mod:`zarr_manifest.hierarchy.readable_store` has the methods that read.
 """
 
@@ -11,19 +11,19 @@ import asyncio
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import Store
 
-from zarr_manifest.format import METADATA_NAMES, Configuration, Limits, node_of_metadata
+from zarr_manifest.format import METADATA_NAMES, Configuration, Limits
 from zarr_manifest.hierarchy.changing import (
-    deletable,
-    delete_below,
     note_change,
-    withdraw,
-    writable,
+    require_deletable,
+    require_no_manifest_below,
+    require_writable,
 )
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
@@ -73,6 +73,10 @@ if TYPE_CHECKING:
 
 class ManifestStore(ReadableStore):
     """A hierarchy of manifest arrays and native arrays.
+
+    Values of native arrays are written in place. All else that changes in a hierarchy with manifest
+    arrays changes in an edit (:func:`zarr_manifest.edit`), and is refused here; a hierarchy without
+    any is zarr's.
 
     Arrays that zarr opens from it read whole selections together, however they are opened. To
     debug a read, ``zarr.config.set({"zarr_manifest.bulk": False})`` before opening an array makes
@@ -176,14 +180,10 @@ class ManifestStore(ReadableStore):
         self._readable = self._seen(inside_store(self._store, self._directories))
         # Where requests take no time, nothing is loaded in advance.
         self._following = None if self._sources.hierarchy_is_on_disk else FollowingManifests()
-        self._known: KnownNodes = KnownNodes(
-            self._readable,
-            self._transformer,
-            self._remembered,
-            always_reads=self._sources.hierarchy_is_on_disk,
-        )
+        self._known: KnownNodes = KnownNodes(self._readable, self._transformer, self._remembered)
         self._is_only_read = self._store.read_only
         self._arrays: dict[str, tuple[PickledArray, OpenedArray]] = {}
+        self._written_now: dict[object, frozenset[str]] = {}
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
 
@@ -238,10 +238,6 @@ class ManifestStore(ReadableStore):
             limits=self._limits,
             following=self._following,
         )
-
-    # Whether zarr may give a manifest array a larger shape: not where readers would see fill values
-    # until the references of its new chunks are written.
-    _may_grow = False
 
     # What the store is -------------------------------------------------------
 
@@ -393,27 +389,45 @@ class ManifestStore(ReadableStore):
 
     # Writing -----------------------------------------------------------------
 
+    @contextmanager
+    def writing_values(self, keys: Iterable[str]) -> Generator[None]:
+        """Let chunks of native arrays be deleted, to which values are written meanwhile.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Their keys.
+        """
+        token = object()
+        self._written_now[token] = frozenset(keys)
+        try:
+            yield
+        finally:
+            del self._written_now[token]
+
+    def _is_written_now(self, key: str) -> bool:
+        return any(key in keys for keys in list(self._written_now.values()))
+
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a native value, or metadata; a manifest array keeps its declaration."""
+        """Write a native value; or metadata, in a hierarchy without manifest arrays."""
         self._check_writable()
-        stored = await writable(self._nodes, key, value, may_grow=self._may_grow)
-        await self._readable.set(key, stored)
-        note_change(self._nodes, key, stored)
+        await require_writable(self._nodes, key)
+        await self._readable.set(key, value)
+        note_change(self._nodes, key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write a native value; without an event loop if it is of a known native array."""
-        if not self._nodes.is_native(key):
+        if not self._nodes.is_native(key) or key.rpartition("/")[2] in METADATA_NAMES:
             in_own_loop(self.set(key, value))
             return
         self._check_writable()
         self._synchronous.set_sync(key, value)
-        note_change(self._nodes, key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a native value unless its key has one."""
+        """Write a native value, or metadata, as by `set`, unless its key has one."""
         self._check_writable()
-        stored = await writable(self._nodes, key, value, may_grow=self._may_grow)
-        await self._readable.set_if_not_exists(key, stored)
+        await require_writable(self._nodes, key)
+        await self._readable.set_if_not_exists(key, value)
         if key.rpartition("/")[2] in METADATA_NAMES:
             self._nodes.note_absence(key.rpartition("/")[0])
 
@@ -421,37 +435,30 @@ class ManifestStore(ReadableStore):
         await asyncio.gather(*(self.set(key, value) for key, value in values))
 
     async def delete(self, key: str) -> None:
-        """Delete a native value. Data that manifests refer to is never touched."""
+        """Delete a chunk that gets fill values; or, without manifest arrays, any value."""
         self._check_writable()
-        if await deletable(self._nodes, key):
-            path = node_of_metadata(key)
-            if path is not None:
-                await withdraw(self._readable, self._nodes, path)
+        if await require_deletable(self._nodes, key, is_written=self._is_written_now(key)):
             await self._readable.delete(key)
             note_change(self._nodes, key, None)
 
     def delete_sync(self, key: str) -> None:
-        """Delete a native value; without an event loop if it is of a known native array."""
-        if not self._nodes.is_native(key):
+        """Delete a value; without an event loop if values are written to a known native array."""
+        if not (self._nodes.is_native(key) and self._is_written_now(key)):
             in_own_loop(self.delete(key))
             return
         self._check_writable()
         self._synchronous.delete_sync(key)
-        note_change(self._nodes, key, None)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete all keys below a prefix, except those that manifests refer to.
-
-        Also those that manifests elsewhere in the hierarchy refer to. Metadata go first, so
-        that nothing opens of which a part is gone.
-        """
+        """Delete all keys below a prefix, in a hierarchy without manifest arrays."""
         self._check_writable()
-        await delete_below(
-            self._store, self._readable, self._nodes, prefix.rstrip("/"), self._directories
-        )
+        directory = prefix.rstrip("/")
+        await require_no_manifest_below(self._nodes, directory)
+        await self._readable.delete_dir(directory)
+        self._nodes.deleted_below(directory)
 
     async def clear(self) -> None:
-        """Delete everything except data that manifests refer to."""
+        """Delete everything, in a hierarchy without manifest arrays."""
         await self.delete_dir("")
 
 

@@ -359,22 +359,16 @@ class ChunkManifestTransformer:
             total += loaded.manifest.stated_bytes + sum(sizes)
         return total
 
-    async def statistics(
-        self, *, skip_lost: bool = False
-    ) -> AsyncIterator[tuple[Location, int, int]]:
+    async def statistics(self) -> AsyncIterator[tuple[Location, int, int]]:
         """Yield the location, number of references and known bytes of every object.
 
         An object that several documents refer to is yielded once for each. A document that is
-        declared but does not exist is an error, unless `skip_lost`.
+        declared but does not exist is an error.
         """
-        async for loaded in self._documents.every(skip_lost=skip_lost):
+        async for loaded in self._documents.every():
             statistics = loaded.manifest.statistics()
             for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
                 yield location, references, nbytes
-
-    def documents(self) -> AsyncIterator[Location]:
-        """Yield the locations of the manifest's documents that may exist."""
-        return self._documents.locations()
 
 
 def _missing_chunks_are_errors() -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.codec import CodecPipeline
 
+from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.pipeline.selection import read_selection
 
 if TYPE_CHECKING:
@@ -107,4 +108,11 @@ class BulkCodecPipeline(CodecPipeline):
         drop_axes: tuple[int, ...] = (),
     ) -> None:
         """Write a selection, which only native arrays allow."""
-        await self.usual.write(batch_info, value, drop_axes)
+        batch = list(batch_info)
+        place: Any = batch[0][0] if batch else None
+        store: object = getattr(place, "store", None)
+        if not isinstance(store, ManifestStore):
+            await self.usual.write(batch, value, drop_axes)
+            return
+        with store.writing_values(setter.path for setter, *_ in batch):
+            await self.usual.write(batch, value, drop_axes)

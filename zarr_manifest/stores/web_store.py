@@ -32,10 +32,10 @@ from zarr_manifest.zarr_internals import values_one_by_one
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
 
-# zarr alone would lose the declarations.
+# zarr alone refuses manifest arrays.
 CONSOLIDATE = (
     "Consolidate the metadata where they can be listed: "
-    "zarr.consolidate_metadata(ManifestStore(...))"
+    "with zarr_manifest.edit(location) as root: zarr.consolidate_metadata(root.store)"
 )
 
 

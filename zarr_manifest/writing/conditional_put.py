@@ -21,7 +21,6 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import ManifestError, WriteConflictError
 from zarr_manifest.format import join
-from zarr_manifest.hierarchy import expire_timestamps
 from zarr_manifest.sources import OwnFiles, known_cause, undetectable_writers
 from zarr_manifest.stores import (
     can_list,
@@ -162,8 +161,6 @@ class GuardedStore(ABC):
             return call()
         except store_errors() as error:
             failure = store_failure(error).in_context(location=store_name(self.store))
-        finally:
-            expire_timestamps()  # in ManifestStores, which know nothing of what is written here
         raise failure  # here, so that the text of obstore's error is not its context
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> Stored:
@@ -230,23 +227,16 @@ class _Directory(GuardedStore):
         return super().read(key)
 
     def create(self, key: str, body: bytes) -> bool:
-        try:
-            return self._files.create(key, body)
-        finally:
-            expire_timestamps()
+        return self._files.create(key, body)
 
     def _get(self, key: str) -> bytes | None:
         return self._files.read(key)
 
     def put(self, key: str, body: bytes) -> None:
-        try:
-            self._files.put(key, body)
-        finally:
-            expire_timestamps()
+        self._files.put(key, body)
 
     def delete(self, key: str) -> None:
         self._files.remove(key)
-        expire_timestamps()
 
     def replace(self, key: str, before: Stored, body: bytes) -> Stored:
         if before.body is None:

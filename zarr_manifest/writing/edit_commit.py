@@ -6,6 +6,8 @@ changed the same chunk, but also if chunks may have moved, as the first ones are
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import itertools
 from typing import Any
 
@@ -17,12 +19,22 @@ from zarr_manifest.format import (
     ArrayMetadata,
     declare,
     format_canonical,
+    join,
     parse_node,
     strict,
     without_copies,
 )
-from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest, Node
+from zarr_manifest.hierarchy import (
+    CONCURRENCY,
+    DeclaredArray,
+    InspectedHierarchy,
+    LoadedManifest,
+    Node,
+)
+from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
+from zarr_manifest.sources import in_order
+from zarr_manifest.stores import OwnKeys, can_list, inside_store, list_own
 from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import Edits, Index, coordinates_of, is_native
@@ -61,21 +73,20 @@ class EditCommit:
         """
         for attempt in itertools.count(1):
             change = Change(self._store)
-            consolidates = self._stage(change)
+            self._stage(change)
             try:
-                change.commit(consolidate=consolidates)
+                change.commit(consolidate=self._edits.consolidates)
                 return
             except WriteConflictError as error:
                 if change.is_committed:
                     raise  # only own metadata are behind
                 give_way(error, attempt)
 
-    def _stage(self, change: Change) -> bool:
-        """Say what becomes of the nodes; return whether the root gets consolidated metadata."""
+    def _stage(self, change: Change) -> None:
+        """Say what becomes of the nodes."""
         edits = self._edits
         paths = sorted({*edits.after, *edits.entries})
         change.read_many(paths)
-        consolidates = False
         for path in paths:
             before, now = edits.first(path), change.node(path)
             if path in edits.after:
@@ -89,13 +100,56 @@ class EditCommit:
             if after is None:
                 change.remove(path)
                 continue
-            consolidates |= not path and "consolidated_metadata" in after
             if path in edits.entries:
                 after = self._with_entries(change, path, before, now, after)
             elif now is not None:
                 after = _with_present_manifest(path, before or {}, now, after)
             change.set(path, after)
-        return consolidates
+
+    # Removed arrays -----------------------------------------------------------------
+
+    async def remove_chunks(self) -> None:
+        """Remove the chunks of native arrays that are gone, but what manifests refer to.
+
+        They stay in a store that cannot be listed.
+
+        Raises
+        ------
+        ManifestError
+            A manifest cannot be read; nothing is removed then.
+        """
+        if not can_list(self._store.store):
+            return
+        inside = inside_store(self._store.store, self._hierarchy.directories)
+        removed = {
+            path: keys
+            for path in self._edits.removed_natives()
+            if not await inside.exists(join(path, "zarr.json"))
+            and (keys := set(await list_own(inside, f"{path}/" if path else "")))
+        }
+        if not removed:
+            return
+        own_keys = OwnKeys(self._store.store)
+        referenced = await asyncio.to_thread(own_keys.of_all, await self._locations())
+        for path, keys in removed.items():
+            if referenced.isdisjoint(keys):
+                await inside.delete_dir(path)
+                continue
+            calls = (functools.partial(inside.delete, key) for key in keys - referenced)
+            async for _ in in_order(calls, CONCURRENCY):
+                pass
+
+    async def _locations(self) -> list[Location]:
+        """Return what the manifests of the hierarchy refer to, and their documents."""
+        found: list[Location] = []
+        for node in await self._hierarchy.nodes():
+            array = self._declared(node.path, node.metadata)
+            if array is not None:
+                documents = self._hierarchy.documents(array)
+                found += [location async for location in documents.locations()]
+                async for loaded in documents.every():
+                    found += loaded.locations
+        return found
 
     # Manifests ----------------------------------------------------------------------
 

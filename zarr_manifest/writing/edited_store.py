@@ -27,14 +27,18 @@ from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
     Configuration,
+    consolidated_members,
     declaration_of,
     declare,
     dump_node,
     format_canonical,
+    has_consolidated,
     join,
     likely_owner,
     node_of_metadata,
     parse_node,
+    with_members,
+    without_copies,
 )
 from zarr_manifest.hierarchy import (
     ChunkManifestTransformer,
@@ -53,6 +57,7 @@ from zarr_manifest.writing.edits import (
     coordinates_of,
     is_native,
 )
+from zarr_manifest.writing.resized_declaration import resized_declaration
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -113,8 +118,6 @@ class EditedStore(ManifestStore):
         self._chunks_in = chunks_in
         self._is_read_only = False
         super().__init__(location, **settings)
-
-    _may_grow = True
 
     def _of_array(self, path: str, metadata: Any) -> Any:
         """Return this store: arrays become what is written."""
@@ -265,7 +268,7 @@ class EditedStore(ManifestStore):
             raise ReadOnlyError(
                 "nodes of Zarr v2 cannot be edited",
                 location=key,
-                remedy="Write them without editing the hierarchy.",
+                remedy="Write them with zarr alone, without a ManifestStore.",
             )
         else:
             array, index = await self._chunk(key)
@@ -274,16 +277,37 @@ class EditedStore(ManifestStore):
             )
 
     async def _set_node(self, path: str, value: Buffer) -> None:
+        """Keep metadata as zarr writes them, which was shown neither declarations nor copies."""
         node = parse_node(value.to_bytes()) or {}
-        body = await self._staged.document(path)
-        there = None if body is None else parse_node(body)
+        there = await self._staged_node(path)
         if is_native(node) and (there is None or there.get("node_type") != "array"):
             self._edits.created.add(path)
             self._edits.entries[path] = {}
-            value = type(value).from_bytes(dump_node(_with_entries(node, {})))
-        elif is_native(node) and is_native(there) and _is_resized(node, there or {}):
-            await self._adopt(path)
-        await super().set(join(path, "zarr.json"), value)
+            node = _with_entries(node, {})
+        elif is_native(node):
+            if is_native(there) and _is_resized(node, there or {}):
+                await self._adopt(path)
+                there = await self._staged_node(path)
+            stored, new = ArrayMetadata("", there or {}), ArrayMetadata("", node)
+            if stored.declaration:
+                declare(new, resized_declaration(path, stored, new))
+        elif node.get("node_type") == "group":
+            self._edits.consolidates |= not path and has_consolidated(node)
+            node = without_copies(node)
+            if there is not None and has_consolidated(there):
+                node = with_members(node, consolidated_members(there))
+        await self._stage(path, node)
+
+    async def _staged_node(self, path: str) -> dict[str, Any] | None:
+        body = await self._staged.document(path)
+        return None if body is None else parse_node(body)
+
+    async def _stage(self, path: str, node: dict[str, Any]) -> None:
+        """Keep the metadata of a node for the commit."""
+        body = dump_node(node)
+        value = default_buffer_prototype().buffer.from_bytes(body)
+        await self._staged.set(join(path, "zarr.json"), value)
+        self._nodes.written(path, body)
 
     async def _chunk(self, key: str) -> tuple[ChunkManifestTransformer, Index]:
         """Return the array and the index of a chunk that is written.
@@ -307,8 +331,7 @@ class EditedStore(ManifestStore):
 
     async def _adopt(self, path: str) -> None:
         """Let a native array have a manifest, which refers to its own chunks."""
-        body = await self._staged.document(path)
-        staged = None if body is None else parse_node(body)
+        staged = await self._staged_node(path)
         first = await self._staged.first(path)
         node = None if first is None else parse_node(first)
         if node is None or staged is None or not (is_native(staged) and is_native(node)):
@@ -328,10 +351,7 @@ class EditedStore(ManifestStore):
         }
         self._edits.adopted[path] = _with_entries(node, entries)
         self._edits.entries.setdefault(path, {})
-        value = dump_node(_with_entries(staged, entries))
-        await super().set(
-            join(path, "zarr.json"), default_buffer_prototype().buffer.from_bytes(value)
-        )
+        await self._stage(path, _with_entries(staged, entries))
 
     async def _remember(self, path: str) -> None:
         """Remember the metadata of an array whose chunks are edited, to notice other writers."""

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import zarr
 from zarr.abc.store import Store
 
-from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.errors import InvalidConfigurationError, ManifestError
 from zarr_manifest.hierarchy import (
     InspectedHierarchy,
-    ManifestStore,
     no_hierarchy,
     store_underneath,
 )
@@ -53,6 +52,9 @@ def edit(
     written becomes an object that is named by its digest, or a part of the manifest if it is
     small; sources are never changed. If the block raises, nothing changes. Readers see the
     hierarchy as it was or as it is at the end.
+
+    Consolidated metadata follow. ``zarr.consolidate_metadata(root.store)`` adds them to the root,
+    or makes all of them anew.
 
     New arrays have a manifest. So has a native array afterwards whose chunks or shape change: it
     refers to its own chunks, which stay, because an object that readers see cannot be replaced as
@@ -113,12 +115,15 @@ def edit(
     store = EditedStore(own, edits, guarded, hierarchy, chunks_in=place, allow=access)
     try:
         yield _untyped_zarr.open(store, mode="r+", use_consolidated=False)
-        EditCommit(guarded, hierarchy, edits).carry_out()
+        commit = EditCommit(guarded, hierarchy, edits)
+        commit.carry_out()
     finally:
         edits.has_ended = True
-    for path in edits.removed_natives():
-        if Change(guarded).read(path).body is None:
-            sync(ManifestStore(own, allow=access).delete_dir(path))
+    try:
+        sync(commit.remove_chunks())
+    except ManifestError as error:
+        error.add_note("The change was made all the same; chunks of removed arrays were left.")
+        raise
 
 
 def _chunk_place(location: Any, access: Any, *, sole_writer: bool) -> tuple[ChunkPlace, Any]:

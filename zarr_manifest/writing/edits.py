@@ -74,6 +74,8 @@ class Edits:
         Paths of arrays that are new, or put in place of others.
     adopted : dict of str to dict
         By path of a native array, its metadata as first seen, with a manifest of its own chunks.
+    consolidates : bool
+        Whether the root gets consolidated metadata, of all nodes.
     has_ended : bool
         Whether nothing can be changed any more.
     """
@@ -83,6 +85,7 @@ class Edits:
     entries: dict[str, dict[Index, Edited]] = field(default_factory=dict[str, dict[Index, Edited]])
     created: set[str] = field(default_factory=set[str])
     adopted: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    consolidates: bool = False
     has_ended: bool = False
 
     def remove(self, path: str) -> None:
@@ -197,14 +200,15 @@ class StagedStore(OwnStore):
         """Yield the names of keys and directories directly below a prefix."""
         path = prefix.rstrip("/")
         after, below = self._edits.after, f"{path}/" if path else ""
-        removed = {each for each, body in after.items() if body is None}
+        removed = {join(each, "zarr.json") for each, body in after.items() if body is None}
         there = {
-            each.removeprefix(below).partition("/")[0]
+            join(each, "zarr.json").removeprefix(below).partition("/")[0]
             for each, body in after.items()
-            if body is not None and each.startswith(below) and each != path
+            if body is not None and join(each, "zarr.json").startswith(below)
         }
         async for name in super().list_dir(prefix):
-            if join(path, name) not in removed and name not in there:
+            key = join(path, name)
+            if removed.isdisjoint([key, f"{key}/zarr.json"]) and name not in there:
                 yield name
         for name in sorted(there):
             yield name

@@ -16,7 +16,7 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests import hierarchies
 from tests.conversion.files.converted_files import same
-from tests.hierarchies import Values, declare_manifest, in_memory, read
+from tests.hierarchies import Values, consolidate, declare_manifest, in_memory, read
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import (
@@ -157,7 +157,7 @@ def test_a_hierarchy_in_memory_is_written_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 def test_a_hierarchy_on_a_web_server(root: Path, values: Values) -> None:
     assert values
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     with FileServer(root) as server:
         nodes = {node.path: node for node in read_hierarchy(server.url)}
         path = entries([nodes["a/b/external"]], "a/b/external")[0, 0].path

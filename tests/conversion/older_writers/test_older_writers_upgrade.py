@@ -29,6 +29,7 @@ from tests.conversion.older_writers.older_writer_stores import (
     refused_in,
     unpack,
 )
+from tests.hierarchies import consolidate
 from tests.interrupted_stores import (
     Interrupted,
     InterruptedDirectory,
@@ -326,7 +327,7 @@ def test_a_hierarchy_whose_writer_was_interrupted(tmp_path: Path) -> None:
     root = tmp_path / "h"
     for path in ("a", "b"):
         zm.create_array(root, path, {}, shape=2, chunks=1, dtype="u1", lock=False)
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     store: Any = memory_of(root, InterruptedMemory)
     store.left = 1
     with pytest.raises(Interrupted):
@@ -378,7 +379,7 @@ def test_consolidated_metadata_stays_equal(writer: Path) -> None:
     for path in root.iterdir():
         if path.is_dir() and path.name != "float32":
             shutil.rmtree(path)
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     report = upgrade(root)
     assert report.repaired == ["float32"]
     assert zm.validate(root) == []

@@ -15,7 +15,7 @@ from zarr.storage import MemoryStore, ObjectStore
 
 import zarr_manifest as zm
 from tests.conversion.inline_nodes import read, streamed, vector
-from tests.hierarchies import files_below
+from tests.hierarchies import consolidate, files_below
 from zarr_manifest.conversion import GroupNode, Node, upgrade, write_hierarchy
 from zarr_manifest.errors import WriteConflictError
 
@@ -132,8 +132,7 @@ def test_consolidated_metadata_of_a_group_stay(tmp_path: Path) -> None:
     write_hierarchy(tmp_path, [vector("g/a", [1, 2]), vector("g/h/b", [3])], inline_below=0)
     zarr.create_array(tmp_path, name="k/native", data=np.arange(3))
     for path in ("g", "k"):
-        with pytest.warns(UserWarning, match="onsolidated"):
-            zarr.consolidate_metadata(zm.ManifestStore(tmp_path), path=path)
+        consolidate(tmp_path, path=path)
     write_hierarchy(tmp_path, [vector("g/a", [4])], overwrite=True, inline_below=0)
     assert members(tmp_path, "g") == {"a"}
     assert members(tmp_path, "k") == {"native"}
@@ -217,8 +216,7 @@ def test_files_outside_a_hierarchy_are_left_alone(tmp_path: Path) -> None:
 def test_a_failure_leaves_consolidated_metadata() -> None:
     store = MemoryStore()
     write_hierarchy(store, [vector("a", [1])], inline_below=0)
-    with pytest.warns(UserWarning, match="onsolidated"):
-        zarr.consolidate_metadata(zm.ManifestStore(store))
+    consolidate(store)
     before = dict(store._store_dict)
 
     def nodes() -> Iterator[Node]:
