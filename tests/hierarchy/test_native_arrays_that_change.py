@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -16,12 +17,13 @@ import obstore.store
 import pytest
 import zarr
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import LocalStore, LoggingStore, MemoryStore, ObjectStore
+from zarr.storage import LocalStore, LoggingStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarr_manifest as zm
 from tests.counted_requests import Requests
-from tests.hierarchies import FIELD, declare_manifest, read, write_manifest_array
+from tests.hierarchies import FIELD, consolidate, declare_manifest, read, write_manifest_array
 from tests.hierarchy.chunk_reads import PROTOTYPE, READS, Read
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
@@ -118,7 +120,7 @@ def test_a_native_array_that_becomes_a_manifest_array(
 
 @READS
 def test_the_copy_in_a_group_says_that_it_is_native(root: Path, chunk: Read) -> None:
-    zarr.consolidate_metadata(zm.ManifestStore(root))
+    consolidate(root)
     store = zm.ManifestStore(root)
     native: Any = zarr.open_group(store, mode="r+")["g/x"]
     np.testing.assert_array_equal(native[:], FIELD)
@@ -164,6 +166,39 @@ def test_a_manifest_array_with_other_chunk_keys(root: Path, chunk: Read) -> None
             chunk(store, KEY)
 
 
+class _Late(WrapperStore[LocalStore]):
+    """Answers the second request for a chunk some turns of the event loop later."""
+
+    turns = 0
+    asked = 0
+
+    async def get(self, key: str, *arguments: Any, **options: Any) -> Any:
+        found = await super().get(key, *arguments, **options)
+        if key == KEY:
+            self.asked += 1
+            for _ in range(self.turns if self.asked == 2 else 0):
+                await asyncio.sleep(0)
+        return found
+
+
+def test_a_reader_that_comes_while_another_finds_out(root: Path) -> None:
+    """However late the second one is, neither takes a chunk of the new array for absent."""
+    underneath = [_Late(LocalStore(root)) for _ in range(60)]
+    stores = [zm.ManifestStore(each) for each in underneath]
+    for store in stores:
+        opened(store)
+    declares(root, chunk_key_encoding={"name": "v2", "configuration": {"separator": "."}})
+
+    async def both(store: zm.ManifestStore) -> list[Any]:
+        reads = (store.get(KEY, default_buffer_prototype()) for _ in range(2))
+        return await asyncio.gather(*reads, return_exceptions=True)
+
+    for turns, store in enumerate(stores):
+        underneath[turns].turns = turns
+        found = sync(both(store))
+        assert [type(each) for each in found] == [zm.errors.SourceNotFoundError] * 2, turns
+
+
 def removed(document: Path) -> None:
     document.unlink()
 
@@ -195,6 +230,7 @@ def test_a_native_array_that_goes(
 
 
 def test_a_native_array_that_this_store_removes(root: Path) -> None:
+    shutil.rmtree(root / "m")
     store = zm.ManifestStore(root)
     group: Any = zarr.open_group(store, path="g", mode="r+")
     native = group["x"]

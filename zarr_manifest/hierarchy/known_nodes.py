@@ -7,7 +7,6 @@ paths of the arrays that declared a manifest: it finds the owner of a key by rea
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Iterable
@@ -17,7 +16,11 @@ from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import LocationNotAllowedError, ManifestError
+from zarr_manifest.errors import (
+    LocationNotAllowedError,
+    ManifestError,
+    SourceAccessDeniedError,
+)
 from zarr_manifest.format import (
     METADATA_NAMES,
     ArrayMetadata,
@@ -116,16 +119,16 @@ class KnownNodes(NodeTable):
 
     Parameters
     ----------
-    store, build, remembered, always_reads
+    store, build, remembered
         As of :class:`NodeTable`.
     """
 
     _is_of_array = False
 
-    def __init__(
-        self, store: Store, build: BuildArray, remembered: Remembered, *, always_reads: bool
-    ) -> None:
-        super().__init__(store, build, remembered, always_reads=always_reads)
+    def __init__(self, store: Store, build: BuildArray, remembered: Remembered) -> None:
+        super().__init__(store, build, remembered)
+        self._has_met_all = False
+        self._meeting = SharedCalls[str, None]()
         self._settling = SharedCalls[tuple[int, str], Array | None]()
         self._reading_again = SharedCalls[str, bytes | None]()
 
@@ -178,8 +181,14 @@ class KnownNodes(NodeTable):
         if key.endswith(_NO_CHUNKS):
             return NATIVE
         known = self._known(path).array
+        if known is None:
+            return NATIVE
         if known is not NATIVE:
-            return NATIVE if known is None else await self.find_route(key)
+            route = await self.find_route(key)
+            if isinstance(route, Native) and path in self._replaced:
+                # Another reader of the array has found out since this one asked.
+                raise no_longer_native(path, await self.metadata(path))
+            return route
         body = await self._reading_again.get_later(path, lambda: self.metadata(path))
         if self._confirm_native(path, body):
             return NATIVE
@@ -272,7 +281,7 @@ class KnownNodes(NodeTable):
             if node is not None and node.get("node_type") == "array":
                 known = self._note(path, ArrayMetadata("", node))
             elif node is not None and node.get("node_type") == "group":
-                self._note_group(path)
+                self._state(path).own = "group"
                 return None
             elif await self._is_v2(path):
                 known = self._state(path).array = NATIVE
@@ -322,14 +331,13 @@ class KnownNodes(NodeTable):
             self._state(path).copy = (
                 None if member is None else ConsolidatedCopy(copy.group, _declares(member))
             )
-        is_outdated = copy is not None and self._is_outdated(copy.group, path)
         if own is not None:
             differs = member is not None and _declares(member) != _declares(own)
-            if copy is not None and differs and not is_outdated:
+            if copy is not None and differs:
                 raise contradiction(path, copy.group, _declares(own))
             if path in self.declared and not _declares(own):
                 raise vanished(path, body)
-        elif not is_outdated and body is None and member is not None and _declares(member):
+        elif body is None and member is not None and _declares(member):
             array = member  # only consolidated metadata describe it
         elif path in self.declared:
             raise vanished(path, body)
@@ -347,6 +355,8 @@ class KnownNodes(NodeTable):
         self, path: str, own: ArrayMetadata | None, array: ArrayMetadata | None
     ) -> Array | None:
         """Record what an array was found to be, whatever was known before."""
+        if self._known(path).array is NATIVE and array is not None and _declares(array):
+            self._replaced.add(path)
         self.note_absence(path)
         state = self._state(path)
         state.array = None
@@ -358,36 +368,50 @@ class KnownNodes(NodeTable):
             self.declared.add(path)
         return self._set_array(path, array)
 
-    async def see_members(self, group: str) -> None:
-        """Read the metadata of a group's members that this store has not just seen.
+    async def meet_hierarchy(self, path: str) -> None:
+        """Read a node, and once all others, until one declares a manifest."""
+        await self._see(path)
+        if not self._has_met_all:
+            await self._meeting.get("", functools.partial(self.meet_below, ""))
+            self._has_met_all = True
 
-        Raises
-        ------
-        ManifestError
-            The store cannot be listed, or metadata cannot be read.
+    async def meet_below(self, path: str, *, again: bool = False) -> None:
+        """Read nodes from a path downwards, or all of them again, until one declares a manifest.
+
+        Consolidated metadata describe the nodes below their group, unless all are read again.
         """
-        if self.has_just_seen_members(group):
-            return
-        names = dict.fromkeys(await list_names(self._store, group))
-        names.update(dict.fromkeys(self.remembered.changes.names_in(group)))
-        members = [join(group, name) for name in names if name not in METADATA_NAMES]
-        await asyncio.gather(*(self._see(path) for path in members if not self.was_just_seen(path)))
-        self._note_members_seen(group)
+        level = [path]
+        while level and not self.declared:
+            nodes = [each for each in level if again or not self.declares_nothing(each)]
+            calls = (functools.partial(self._see, each) for each in nodes)
+            async for _ in in_order(calls, _CONCURRENT_CALLS):
+                pass
+            states = {each: self._known(each) for each in level}
+            level = [
+                join(group, name)
+                for group, state in states.items()
+                if (state.own == "group" or not group) and (again or not state.described)
+                for name in await self._names_in(group)
+            ]
+
+    async def _names_in(self, group: str) -> list[str]:
+        """Return the names of what may be members of a group; none if it cannot be listed."""
+        if not self._store.supports_listing:
+            return []
+        try:
+            names = await list_names(self._store, group)
+        except (PermissionError, SourceAccessDeniedError):
+            return []  # zarr would write without listing
+        return [name for name in names if name not in METADATA_NAMES]
 
     async def _see(self, path: str) -> None:
-        try:
+        """Read and record the metadata of a node."""
+        with contextlib.suppress(LocationNotAllowedError):  # behind a link that leads out
             body = await self.metadata(path)
-        except LocationNotAllowedError:
-            return  # A link that leads out: nobody opens a node behind it, so none has to fit.
-        if body is not None:
-            # Otherwise, nobody opens this node, so no other has to fit it.
-            with contextlib.suppress(ManifestError):
-                self.reveal(path, body)
-
-    async def own(self, path: str) -> ArrayMetadata | None:
-        """Read the metadata of an array from its own ``zarr.json``; None if there is none."""
-        body = await self.metadata(path)
-        return _array_in(body)
+            if body is not None:
+                # What cannot be interpreted is recorded, and is an error once it is opened.
+                with contextlib.suppress(ManifestError):
+                    self.reveal(path, body)
 
     async def consolidated(self, group: str, path: str) -> ArrayMetadata | None:
         """Read the metadata of an array from a group's consolidated metadata."""
