@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import zarr
-from hypothesis import settings
 from zarr.core import codec_pipeline
 
 import zarr_manifest as zm
 from tests.combinations import combinations
 from tests.hierarchies import Values, write_hierarchy
 from tests.interrupted_stores import stop_interrupting
+from tests.properties import THOROUGH
 
 # Of zarr.
 PIPELINES = ["BatchedCodecPipeline"]
@@ -69,7 +69,7 @@ def store(root: Path, values: Values) -> zm.ManifestStore:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave combinations of combinations to the thorough tier: two ways that are each tested."""
-    if settings.get_current_profile_name() == "thorough":
+    if THOROUGH:
         return
     of_two = [item for item in items if len([*item.iter_markers("combinations")]) > 1]
     config.hook.pytest_deselected(items=of_two)

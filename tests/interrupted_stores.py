@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
 from obstore.store import MemoryStore as ObstoreMemoryStore
 from obstore.store import S3Store
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
+from tests.properties import THOROUGH
 from zarr_manifest.sources.momentary_files import MOMENTARY
 
 __all__ = [
@@ -189,15 +189,13 @@ def every_change(
 ) -> Iterator[tuple[Any, bool]]:
     """Yield a store after every number of changes that a writer makes, and whether it is the last.
 
-    On disk and in S3, with few examples, after every few.
+    On disk and in S3, after every few unless the tests are thorough.
     """
-    profile = settings.default
     stride = 1
-    if profile is not None and profile.max_examples < 50:
+    if not THOROUGH:
         store = make()
         is_s3 = isinstance(store, InterruptedObjects) and isinstance(store.store, S3Store)
-        stride = 100 // profile.max_examples if isinstance(store, InterruptedDirectory) else stride
-        stride = 3 if is_s3 else stride
+        stride = 5 if isinstance(store, InterruptedDirectory) else 3 if is_s3 else 1
     for left in itertools.count(0, stride):
         store = make()
         store.left = left

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-__all__ = ["examples"]
+__all__ = ["THOROUGH", "examples"]
+
+# Whether each rule is to be met in every way, as it is every week.
+THOROUGH = settings.get_current_profile_name() == "thorough"
 
 _FEWEST = 3
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from hypothesis import settings
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
+from tests.properties import THOROUGH
 
 INSIDE, PRIVATE = b"inside!!", b"PRIVATE!"
 
@@ -121,7 +121,7 @@ def outcomes(store: zm.ManifestStore, key: str, reads: int) -> Counter[str]:
 
 
 # 40,000 in all in the thorough tier.
-READS = 5_000 if (settings.default or settings()).max_examples >= 50 else 200
+READS = 5_000 if THOROUGH else 200
 
 
 @pytest.mark.slow

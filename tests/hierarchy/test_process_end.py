@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from tests.hierarchies import write_hierarchy, write_manifest_array
+from tests.properties import THOROUGH
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply
 from tests.servers.raw import RawServer
 from zarr_manifest.hierarchy.process_end import finish_requests
@@ -182,8 +182,6 @@ for _ in range(int(sys.argv[1])):
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status))
 """
-
-THOROUGH = (settings.default or settings()).max_examples >= 50
 
 
 @pytest.mark.slow

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import settings
 from obstore.store import S3Store
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, ObjectStore
 
 import zarr_manifest as zm
+from tests.properties import THOROUGH
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import Node, read_files, write_hierarchy
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Consolidated metadata")]
 
 # Fewer, where each takes long: the thorough tier appends them all.
-DAYS = 80 if settings.get_current_profile_name() == "thorough" else 16
+DAYS = 80 if THOROUGH else 16
 
 # Files that each of the processes appends at a time: some of them are there already by then.
 BATCHES = [max(1, DAYS // share) for share in (8, 5, 4, 4, 3, 3, 2, 2)]
