@@ -15,6 +15,7 @@ from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.hierarchy.windows import BELOW, CHANGES, Array, Change, Nodes, Window, windows
+from tests.properties import THOROUGH
 from zarr_manifest.hierarchy import Node, list_nodes, open_for_reading
 
 # Documents and chunks that nothing refers to any more stay.
@@ -99,9 +100,12 @@ READERS: dict[str, Reader] = {
 
 
 def every(names: Iterable[str] = CHANGES) -> list[Any]:
+    """Return changes and windows: of those while nodes are written, all in the thorough tier."""
     found: list[Any] = []
     for name in names:
-        for window in windows(CHANGES[name]):
+        before, committed, *written, after = windows(CHANGES[name])
+        half = written if THOROUGH else [written[len(written) // 2]]
+        for window in (before, committed, *half, after):
             marks = [] if window.name == "committed" else [pytest.mark.combinations]
             identity = f"{name}: {window.name}"
             found.append(pytest.param(CHANGES[name], window, id=identity, marks=marks))

@@ -13,6 +13,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchy.chunk_reads import READS, Read
 from tests.hierarchy.windows import CHANGES, Array, windows
 from zarr_manifest.hierarchy import store as store_module
@@ -39,9 +40,9 @@ def read(array: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Object at .* is not recognized as a component")
-@pytest.mark.parametrize("bulk", [True, False])
-@pytest.mark.parametrize("consolidated", [True, False])
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("bulk", combinations([True, False], besides=[True]))
+@pytest.mark.parametrize("consolidated", combinations([True, False], besides=[True]))
+@pytest.mark.parametrize("name", combinations(CHANGES, besides=["append", "new nodes"]))
 def test_workers_read_what_was_opened_or_fail(
     tmp_path: Path, name: str, consolidated: bool, bulk: bool
 ) -> None:

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.counting_store import Counting
 from tests.hierarchies import declare_manifest, files_below, in_memory
 from tests.properties import examples
@@ -399,18 +400,19 @@ def cache(tmp_path: Path) -> Iterator[Callable[..., FileServer]]:
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("is_obedient", [True, False], ids=["obedient", "stubborn"])
-@pytest.mark.parametrize("cut", [False, True], ids=["stale", "truncated"])
+@pytest.mark.parametrize("behaviour", combinations(["obedient", "stubborn"], ["obedient"]))
+@pytest.mark.parametrize("body", combinations(["stale", "truncated"], ["stale"]))
 @pytest.mark.parametrize(
     "stale",
     [set(), {"documents"}, {"metadata"}, {"documents", "metadata"}],
     ids=["nothing", "documents", "metadata", "both"],
 )
-@pytest.mark.parametrize("form", FORMS, ids=FORMS)
+@pytest.mark.parametrize("form", combinations(FORMS, besides=["plain", "partitions"]))
 def test_through_a_cache(
-    cache: Callable[..., FileServer], form: str, stale: set[str], cut: bool, is_obedient: bool
+    cache: Callable[..., FileServer], form: str, stale: set[str], body: str, behaviour: str
 ) -> None:
     """All that a reader sees is the old state, the new one, or an error."""
+    is_obedient, cut = behaviour == "obedient", body == "truncated"
     server = cache(FORMS[form], stale, is_obedient=is_obedient, cut=cut)
     documents_differ = "documents" in stale and (cut or form in PLAIN)
     try:
