@@ -16,7 +16,7 @@ from zarr_manifest.conversion import ArrayNode, GroupNode, Node, append, write_h
 
 pytestmark = [pytest.mark.slow, pytest.mark.servers]
 
-ARRAYS = 48
+ARRAYS = 24
 
 # The root is read and listed, and put twice.
 OF_THE_ROOT = 4

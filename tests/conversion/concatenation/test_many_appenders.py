@@ -26,10 +26,10 @@ from zarr_manifest.conversion import Node, read_files, write_hierarchy
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Consolidated metadata")]
 
 # Fewer, where each takes long: the thorough tier appends them all.
-DAYS = 80 if THOROUGH else 16
+DAYS, PROCESSES = (80, 8) if THOROUGH else (12, 4)
 
 # Files that each of the processes appends at a time: some of them are there already by then.
-BATCHES = [max(1, DAYS // share) for share in (8, 5, 4, 4, 3, 3, 2, 2)]
+BATCHES = [max(1, DAYS // share) for share in (8, 2, 5, 4, 4, 3, 3, 2)[:PROCESSES]]
 
 # A server that has imported everything: its children start at once.
 CONTEXT = multiprocessing.get_context("forkserver")

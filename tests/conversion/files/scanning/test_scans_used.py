@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pickle
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -34,9 +35,11 @@ from zarr_manifest.conversion import (
     scan_files,
     write_hierarchy,
 )
+from zarr_manifest.conversion.files.scanning import documents as scan_documents
 from zarr_manifest.conversion.files.scanning import scanning
 from zarr_manifest.conversion.files.scans import part_of
 from zarr_manifest.errors import ManifestError, SourceChangedError, SourceError
+from zarr_manifest.format import Limits
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 
@@ -303,6 +306,8 @@ def _elsewhere(content: dict[str, Any]) -> None:
     _array(content)["manifest"]["0.0"]["path"] = "file:///etc/passwd"
 
 
+SMALL = Limits(manifest_bytes=2**20)
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "truncated": lambda stored: stored[: len(stored) // 2],
@@ -314,7 +319,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "another version": lambda s: zstandard.compress(
         _decompressed(s).replace(b'_scan":1', b'_scan":2')
     ),
-    "a bomb": lambda _: zstandard.compress(bytes(2**31)),
+    "a bomb": lambda _: zstandard.compress(bytes(SMALL.manifest_bytes + 1)),
     "another file": _edited(lambda content: content.update(url="file:///etc/passwd")),
     "another state": _edited(lambda content: content["state"].update(size=1)),
     "references elsewhere": _edited(_elsewhere),
@@ -330,12 +335,27 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], dict[str, bytes]]:
+    """A directory, the files in it, and the hierarchy of them; their scans are kept beside them."""
+    root = tmp_path_factory.mktemp("kept")
+    days = write_days(root / "days", 4)
+    expected = written(days, root / "h.zarr", concat_dim="time", scans=root / "scans")
+    return root, days, expected
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_document_that_is_no_good_is_made_again(
-    days: list[Path], tmp_path: Path, damage: str, parsed: list[str]
+    kept: tuple[Path, list[Path], dict[str, bytes]],
+    tmp_path: Path,
+    damage: str,
+    parsed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scans = tmp_path / "scans"
-    expected = written(days, tmp_path / "expected.zarr", concat_dim="time", scans=scans)
+    root, days, expected = kept
+    scans = shutil.copytree(root / "scans", tmp_path / "scans")
+    if damage == "a bomb":
+        monkeypatch.setattr(scan_documents, "_LIMITS", SMALL)
     name = scan(days[1], scans=scans).name
     assert name is not None
     good = (scans / name).read_bytes()
@@ -351,7 +371,8 @@ def test_a_document_that_is_no_good_is_made_again(
     assert parsed == ["0001.nc"]
     assert [note for note in nodes[0].notes if "made again" in note and name in note]  # type: ignore[union-attr]
     assert (scans / name).read_bytes() == good
-    assert written(days, tmp_path / "again.zarr", concat_dim="time", scans=scans) == expected
+    write_hierarchy(root / "h.zarr", nodes, overwrite=True)
+    assert files_below(root / "h.zarr") == expected
     (scans / name).write_bytes(bad)
     assert scan_files(days, scans) == ScanReport(found=3, made=1)
 
