@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -19,6 +18,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, ObjectStore
 
 import zarr_manifest as zm
+from tests.conversion.processes import CONTEXT
 from tests.properties import THOROUGH
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import Node, read_files, write_hierarchy
@@ -30,10 +30,6 @@ DAYS, PROCESSES = (80, 8) if THOROUGH else (12, 4)
 
 # Files that each of the processes appends at a time: some of them are there already by then.
 BATCHES = [max(1, DAYS // share) for share in (8, 2, 5, 4, 4, 3, 3, 2)[:PROCESSES]]
-
-# A server that has imported everything: its children start at once.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
 
 type Place = tuple[str, dict[str, Any]]
 """A directory; or the URL of a bucket, and how it is opened."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conversion.files.scanning.scanned_files import documents, write_days
+from tests.conversion.processes import CONTEXT
 from tests.hierarchies import files_below
 from tests.properties import THOROUGH
 from zarr_manifest.conversion import ScanReport, read_files, scan_files, write_hierarchy
@@ -22,17 +20,17 @@ from zarr_manifest.conversion.files.scanning import Scan
 
 pytestmark = pytest.mark.slow
 
-_CREATE = """
-import sys
-from zarr_manifest.conversion import read_files, write_hierarchy
-files, scans, root = sys.argv[1:]
-write_hierarchy(root, read_files(files, concat_dim="time", override=["crs"], scans=scans))
-"""
+OPTIONS: dict[str, Any] = {"concat_dim": "time", "override": ["crs"]}
 
 
-def _create(directory: Path, scans: Path, root: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", _CREATE, f"{directory}/*.nc", str(scans), str(root)]
-    return subprocess.Popen(command)
+def _create(directory: Path, scans: Path, root: Path) -> None:
+    write_hierarchy(root, read_files(f"{directory}/*.nc", scans=scans, **OPTIONS))
+
+
+def _creating(*arguments: Path) -> Any:
+    process = CONTEXT.Process(target=_create, args=arguments)
+    process.start()
+    return process
 
 
 def test_killed_again_and_again_and_resumed(tmp_path: Path) -> None:
@@ -40,24 +38,27 @@ def test_killed_again_and_again_and_resumed(tmp_path: Path) -> None:
     files = write_days(tmp_path / "days", count)
     scans = tmp_path / "scans"
     for kill in range(1, kills + 1):
-        process = _create(tmp_path / "days", scans, tmp_path / "h.zarr")
+        process = _creating(tmp_path / "days", scans, tmp_path / "h.zarr")
         while len(documents(scans)) < kill * count // (kills + 2):
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+            assert process.is_alive()
+            time.sleep(0.005)
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
     assert len(documents(scans)) < count
-    assert _create(tmp_path / "days", scans, tmp_path / "h.zarr").wait() == 0
+    _create(tmp_path / "days", scans, tmp_path / "h.zarr")
     expected = tmp_path / "expected.zarr"
-    write_hierarchy(expected, read_files(files, concat_dim="time", override=["crs"]))
+    write_hierarchy(expected, read_files(files, **OPTIONS))
     assert files_below(tmp_path / "h.zarr") == files_below(expected)
 
 
 def test_several_processes_scan_into_one_place(tmp_path: Path) -> None:
     write_days(tmp_path / "days", 12)
     roots = [tmp_path / f"{number}.zarr" for number in range(3 if THOROUGH else 2)]
-    started = [_create(tmp_path / "days", tmp_path / "scans", root) for root in roots]
-    assert [process.wait() for process in started] == [0] * len(roots)
+    started = [_creating(tmp_path / "days", tmp_path / "scans", root) for root in roots]
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * len(roots)
     first, *others = map(files_below, roots)
     assert all(other == first for other in others)
     assert len(documents(tmp_path / "scans")) == 12
@@ -76,10 +77,9 @@ def test_workers_keep_scans_and_return_their_names(
         return opened_scan(scan, work)
 
     monkeypatch.setattr(reading, "opened_scan", watched)
-    options: dict[str, Any] = {"concat_dim": "time", "override": ["crs"]}
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, CONTEXT) as pool:
         parallel: Any = pool if how == "processes" else "dask"
-        found = list(read_files(files, scans=tmp_path / "scans", parallel=parallel, **options))
+        found = list(read_files(files, scans=tmp_path / "scans", parallel=parallel, **OPTIONS))
     assert [scan.document for scan in returned] == [None] * 6
-    assert found[1:] == list(read_files(files, **options))[1:]
+    assert found[1:] == list(read_files(files, **OPTIONS))[1:]
     assert scan_files(files, tmp_path / "scans") == ScanReport(found=6)
