@@ -188,7 +188,7 @@ for _ in range(int(sys.argv[1])):
 @pytest.mark.parametrize("part", range(5 if THOROUGH else 1))
 def test_commands_whose_answer_is_an_error_end_with_its_status(part: int, tmp_path: Path) -> None:
     """1,000 of them in the thorough tier; without the wait, one in 20 to 100 was aborted."""
-    runs = 200 if THOROUGH else 20
+    runs = 200 if THOROUGH else 10
     write_hierarchy(tmp_path / "data.zarr")
     with FileServer(tmp_path) as server, ThreadPoolExecutor(2) as pool:
         command = [sys.executable, "-W", "ignore", "-c", FORKED, str(runs // 2)]

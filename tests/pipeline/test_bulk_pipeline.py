@@ -40,7 +40,7 @@ def written(case: Case, pipeline: str) -> Iterator[Callable[[], Any]]:
         yield lambda: zarr.open_array(reader(), path=ARRAY, mode="r")
 
 
-@examples(4)
+@examples(2)
 @given(case=cases(), pipeline=st.sampled_from(PIPELINES))
 def test_values_are_the_same(case: Case, pipeline: str) -> None:
     with written(case, pipeline) as opened:
@@ -50,7 +50,7 @@ def test_values_are_the_same(case: Case, pipeline: str) -> None:
     assert_same(actual, expected)
 
 
-@examples(4)
+@examples(2)
 @given(case=cases(troubled=True), pipeline=st.sampled_from(PIPELINES))
 def test_errors_are_the_same(case: Case, pipeline: str) -> None:
     """If several chunks have errors, it is that of any of them."""

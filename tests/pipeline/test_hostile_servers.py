@@ -22,6 +22,7 @@ from zarr.core.buffer import BufferPrototype
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
+from tests.properties import THOROUGH
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_answers import correct_answer
 from tests.servers.http_files import (
@@ -146,7 +147,7 @@ def selections(chance: random.Random) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(4 if THOROUGH else 2))
 def test_troubles_that_pass_are_not_noticed(
     seed: int, tmp_path: Path, http_server: FileServer
 ) -> None:
@@ -161,7 +162,7 @@ def test_troubles_that_pass_are_not_noticed(
 
 
 @pytest.mark.parametrize("conditions", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(4 if THOROUGH else 2))
 def test_no_other_bytes_are_returned_than_a_naive_reader_finds(
     seed: int, conditions: bool, tmp_path: Path, http_server: FileServer
 ) -> None:

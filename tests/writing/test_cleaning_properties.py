@@ -171,7 +171,7 @@ def mentioned(contents: dict[str, bytes]) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", STORES)
-@examples(1)
+@examples(0.5)
 @given(changes=st.lists(acts(), min_size=1, max_size=8))
 def test_after_any_changes(kind: str, changes: list[Act]) -> None:
     with tempfile.TemporaryDirectory() as directory:

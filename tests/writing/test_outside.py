@@ -19,6 +19,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchy.test_links import STORES
 from zarr_manifest import conversion
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode
@@ -313,12 +314,21 @@ def test_the_root_may_be_a_link(original: Path, natives: Path, tmp_path: Path) -
     assert not list(root.iterdir())
 
 
+DEEP = (pytest.mark.slow, pytest.mark.combinations)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["x" * 5000, pytest.param("a/" * 2500 + "b", marks=pytest.mark.slow), "x\0y"],
+    ["x" * 5000, pytest.param("a/" * 2500 + "b", marks=DEEP), "x\0y"],
     ids=["long", "deep", "NUL"],
 )
-@pytest.mark.parametrize("call", ["write_manifest", "create_array", "set", "delete", "recover"])
+@pytest.mark.parametrize(
+    "call",
+    combinations(
+        ["write_manifest", "create_array", "set", "delete", "recover"],
+        besides=["write_manifest", "delete"],
+    ),
+)
 def test_impossible_names(name: str, call: str, original: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(original, tmp_path / "h"))
     calls: dict[str, Callable[[], object]] = {

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from virtualizarr.manifests import ChunkManifest, ManifestArray
 from virtualizarr.manifests.utils import create_v3_array_metadata
 
+from tests.combinations import combinations
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
 from zarr_manifest.conversion.files.combining import splitting
 from zarr_manifest.conversion.files.combining.splitting import (
@@ -211,11 +212,11 @@ def check(found: Converted, paths: list[Path]) -> None:
     assert found.refused == {}
 
 
-@pytest.mark.parametrize("engine", ["netcdf4", "h5netcdf", "scipy"])
-@pytest.mark.parametrize(("dim", "unlimited"), [("time", []), (None, []), ("time", ["time"])])
-def test_months_that_xarray_writes(
-    tmp_path: Path, engine: str, dim: str | None, unlimited: list[str]
-) -> None:
+@pytest.mark.parametrize("engine", combinations(["netcdf4", "h5netcdf", "scipy"], ["h5netcdf"]))
+@pytest.mark.parametrize("how", combinations(["by name", "by values", "unlimited"], ["by name"]))
+def test_months_that_xarray_writes(tmp_path: Path, engine: str, how: str) -> None:
+    dim = None if how == "by values" else "time"
+    unlimited = ["time"] if how == "unlimited" else []
     paths = write_months(tmp_path, engine, unlimited_dims=unlimited)
     given = paths if dim else paths[::-1]
     found = convert(given, tmp_path / "h.zarr", concat_dim=dim, loadable_variables=[*BOTH, "y"])
