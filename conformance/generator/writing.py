@@ -22,7 +22,7 @@ def render(cases: Iterable[Case]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     index: list[dict[str, Any]] = []
     for case in sorted(cases, key=lambda case: case.id):
-        if any(entry["id"] == case.id for entry in index):
+        if index and index[-1]["id"] == case.id:
             raise ValueError(f"two cases are named {case.id}")
         own = dict(sorted(case.files().items()))
         files |= {f"cases/{case.id}/{path}": content for path, content in own.items()}

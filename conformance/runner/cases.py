@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -96,6 +98,11 @@ class Case:
             text = text.replace(placeholder, value)
         content: dict[str, Any] = json.loads(text)
         return content
+
+    def documents(self) -> list[Path]:
+        """Return the metadata and the plain manifests, in which placeholders are replaced."""
+        paths = (self.directory / "hierarchy").rglob("*.json")
+        return [path for path in paths if path.is_file() and not path.is_symlink()]
 
     def expected_file(self, expect: Mapping[str, Any]) -> bytes:
         """Read the file named by an expectation of `values` or `bytes`."""
@@ -189,7 +196,7 @@ def _strays(root: Path, cases: Sequence[Case]) -> list[str]:
     """Find cases that are listed twice or not at all."""
     listed = [case.id for case in cases]
     present = {path.parent.relative_to(root).as_posix() for path in root.glob("*/*/case.json")}
-    twice = {name for name in listed if listed.count(name) > 1}
+    twice = {name for name, count in Counter(listed).items() if count > 1}
     return [f"{name}: listed twice" for name in sorted(twice)] + [
         f"{name}: not listed" for name in sorted(present - set(listed))
     ]
@@ -218,11 +225,7 @@ def _load(root: Path, entry: Mapping[str, Any]) -> tuple[Case, list[str]]:
 
 
 def _wrong_files(directory: Path, hashes: Mapping[str, str]) -> Iterable[str]:
-    found = {
-        path.relative_to(directory).as_posix(): path
-        for path in directory.rglob("*")
-        if path.is_symlink() or path.is_file()
-    }
+    found = dict(_files_below(str(directory)))
     for name in sorted(found.keys() | hashes.keys()):
         if name not in found:
             yield f"{name} is missing"
@@ -232,9 +235,20 @@ def _wrong_files(directory: Path, hashes: Mapping[str, str]) -> Iterable[str]:
             yield f"{name} has a different SHA-256"
 
 
-def _digest(path: Path) -> str:
+def _files_below(directory: str, before: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the names of files and links; without paths, of which a corpus would make thousands."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path, f"{before}{entry.name}/")
+            elif entry.is_symlink() or entry.is_file():
+                yield before + entry.name, entry
+
+
+def _digest(file: os.DirEntry[str]) -> str:
     """Hash a file, or the target of a symbolic link."""
-    data = path.readlink().as_posix().encode() if path.is_symlink() else path.read_bytes()
+    path = Path(file)
+    data = path.readlink().as_posix().encode() if file.is_symlink() else path.read_bytes()
     return hashlib.sha256(data).hexdigest()
 
 

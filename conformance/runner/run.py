@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from conformance.runner.adapter_process import DECOYS, Adapter
@@ -21,7 +22,7 @@ from conformance.runner.expectations import Expectations
 from conformance.runner.leaks import known_secrets, shows_secret
 from conformance.runner.pipes import WatchedPipes, make_pipes
 from conformance.runner.results import Report, Result, Verdict, judge
-from conformance.runner.stage import Stage, wrong_requests
+from conformance.runner.stage import SERVERS, Stage, wrong_requests
 from conformance.runner.traces import Evidence, Trace, request_lines
 from conformance.runner.workplace import Workplace
 from conformance.runner.written_arrays import left_behind, wrong_array
@@ -164,7 +165,7 @@ def _each(run: Callable[[Case], Verdict], cases: Sequence[Case], jobs: int) -> I
 
 def with_servers(case: Case, perform: Perform, evidence: Evidence | None = None) -> Verdict:
     """Set up a case, run it, and check the requests that its servers received."""
-    stage, trace, evidence = Stage(), Trace(), evidence or Evidence()
+    stage, trace, evidence = Stage(_servers_named(case)), Trace(), evidence or Evidence()
     with Workplace(case, stage.origins, evidence.keep) as workplace:
         try:
             content = workplace.content()
@@ -192,6 +193,14 @@ def with_servers(case: Case, perform: Perform, evidence: Evidence | None = None)
             details=_cut(workplace.anonymise(verdict.details), 4000),
         )
         return _with_evidence(verdict, workplace, trace, evidence)
+
+
+def _servers_named(case: Case) -> frozenset[str]:
+    """Return the servers that a case starts, counts the requests of, or refers to."""
+    content = case.content()
+    texts = [case.text.encode(), *map(Path.read_bytes, case.documents())]
+    referred = {name for name in SERVERS if any(f"@{name.upper()}".encode() in t for t in texts)}
+    return frozenset({*content.get("servers", {}), *content.get("requests", {}), *referred})
 
 
 def _with_evidence(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,20 @@ _ASSERTIONS = frozenset({"max", "whole", "min", "paths", "methods", "without_hea
 
 
 class Stage:
-    """Servers that listen immediately, so that their origins are known, and serve after `start`."""
+    """Servers that listen immediately, so that their origins are known, and serve after `start`.
 
-    def __init__(self) -> None:
-        self._servers = {name: LoopbackServer() for name in SERVERS}
+    By default, all of them. A reader cannot know where one is of which its case says nothing.
+    """
+
+    def __init__(self, names: Collection[str] = SERVERS) -> None:
+        self._servers = {name: LoopbackServer() for name in SERVERS if name in names}
 
     @property
     def origins(self) -> dict[str, str]:
         """Origins by placeholder."""
         origins = {f"@{name.upper()}@": server.origin for name, server in self._servers.items()}
+        if "@HTTP2@" not in origins:
+            return origins
         # The same server, but another host for those who compare names.
         by_name = origins["@HTTP2@"].replace("127.0.0.1", "localhost")
         authority = origins["@HTTP2@"].removeprefix("http://")

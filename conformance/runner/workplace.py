@@ -58,9 +58,8 @@ class Workplace:
                     symlinks=True,
                     dirs_exist_ok=True,
                 )
-        for path in (self.directory / "hierarchy").rglob("*.json"):
-            if path.is_file() and not path.is_symlink():
-                self._replace_in(path)
+        for path in self.case.documents():
+            self._replace_in(self.directory / path.relative_to(self.case.directory))
         return self
 
     def __exit__(self, *_: object) -> None:

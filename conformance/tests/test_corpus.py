@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import inspect
 import json
 import re
@@ -163,17 +162,6 @@ def test_cases_satisfy_the_schema() -> None:
         name: error.message for name, case in CASES.items() for error in validator.iter_errors(case)
     }
     assert wrong == {}
-
-
-def test_the_index_lists_every_file_with_its_hash() -> None:
-    for entry in INDEX:
-        directory = CONFORMANCE / "cases" / entry["id"]
-        found = {
-            path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in directory.rglob("*")
-            if path.is_file()
-        }
-        assert found == entry["files"], entry["id"]
 
 
 def test_the_index_repeats_what_the_cases_say() -> None:

@@ -13,9 +13,7 @@ import jsonschema
 import pytest
 
 from conformance.adapters.core_reader import locations as core
-from conformance.generator.areas import all_cases
 from conformance.generator.case import Case
-from conformance.generator.vectors import vectors
 from conformance.generator.writing import render
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations import AllowList, Base, StoreLocation, UrlLocation
@@ -187,8 +185,3 @@ def test_an_unknown_placeholder_is_noticed() -> None:
     case = Case("hosts/x", "path-resolution", "x").array(manifest={"0": {"path": "@S3@/d.bin"}})
     with pytest.raises(ValueError, match=r"no place for \['@S3@'\]"):
         render([case.refuses("invalid_path", "manifest")])
-
-
-def test_the_file_is_what_the_generator_makes_of_the_cases() -> None:
-    files = render(all_cases())
-    assert json.loads(files["vectors.json"]) == vectors(files) == FILE

@@ -7,6 +7,7 @@ breaks the package, and answers the suite. It ends at the end of its own input.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ def main(path: str) -> None:
     """Fork for every connection, until the input ends."""
     # Nobody waits for the children.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.freeze()  # a collection in a child would copy all of this memory
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
