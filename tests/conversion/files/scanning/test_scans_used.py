@@ -41,7 +41,10 @@ from zarr_manifest.conversion.files.scans import part_of
 from zarr_manifest.errors import ManifestError, SourceChangedError, SourceError
 from zarr_manifest.format import Limits
 
-pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
+pytestmark = [
+    pytest.mark.slow,
+    *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS),
+]
 
 
 @pytest.fixture
@@ -111,7 +114,6 @@ def _tiff(path: Path) -> None:
 FILES = {"f.h5": _groups, "classic.nc": _classic, "f.fits": _images, "f.tif": _tiff}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "options", [{}, {"checksum": "crc32c"}, {"record_conditions": False}, {"inline_limit": 200}]
@@ -131,7 +133,6 @@ def test_one_file(tmp_path: Path, name: str, options: dict[str, Any], parsed: li
     assert parsed == [name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("dim", ["new", "x", "crs"])
 def test_many_files(tmp_path: Path, name: str, dim: str, parsed: list[str]) -> None:
