@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.properties import THOROUGH
 from tests.upstream.reproductions import UPSTREAM, Reproduction, reproductions
 
 ALL = reproductions()
@@ -15,11 +16,18 @@ PATCHES = [each for each in ALL if each.diff.exists()]
 REMOVED_LINES = 20
 
 
+def weekly[F](test: F) -> F:
+    """Mark what other projects' releases change, and never a change of this one."""
+    skip = pytest.mark.skipif(not THOROUGH, reason="tried in the thorough tier")
+    marked: F = pytest.mark.slow(skip(test))
+    return marked
+
+
 def by_name(each: Reproduction) -> str:
     return each.name
 
 
-@pytest.mark.slow
+@weekly
 @pytest.mark.parametrize("each", ALL, ids=by_name)
 def test_the_installed_release_has_the_fault(each: Reproduction) -> None:
     skip_if_missing(each)
@@ -32,7 +40,7 @@ def test_the_installed_release_has_the_fault(each: Reproduction) -> None:
     )
 
 
-@pytest.mark.slow
+@weekly
 @pytest.mark.parametrize("each", PATCHES, ids=by_name)
 def test_the_patch_mends_it(each: Reproduction, tmp_path: Path) -> None:
     skip_if_not_patchable(each)
@@ -40,7 +48,7 @@ def test_the_patch_mends_it(each: Reproduction, tmp_path: Path) -> None:
     assert result.startswith("mended: "), result
 
 
-@pytest.mark.slow
+@weekly
 def test_the_speed_of_a_patch_is_measured_in_one_run(tmp_path: Path) -> None:
     (each,) = (each for each in PATCHES if each.name == "zarr-store-path")
     skip_if_not_patchable(each)
