@@ -64,11 +64,11 @@ from zarr_manifest.format.manifest_document import (
     interpret_document,
 )
 from zarr_manifest.format.node_keys import (
-    FORBIDDEN_CHARACTER,
     METADATA_NAMES,
     NODE_METADATA,
     NODE_NAMES,
     ancestors,
+    has_forbidden_character,
     impossible_name,
     is_possible_path,
     join,
@@ -121,7 +121,6 @@ from zarr_manifest.format.precedence import (
 __all__ = [
     "DIGEST_PATTERN",
     "DIGEST_PLACEHOLDER",
-    "FORBIDDEN_CHARACTER",
     "KNOWN_CODECS",
     "LARGEST_INTEGER",
     "METADATA_NAMES",
@@ -175,6 +174,7 @@ __all__ = [
     "grid_index",
     "grid_indices",
     "has_consolidated",
+    "has_forbidden_character",
     "impossible_member",
     "impossible_name",
     "interpret_chunk_grid",

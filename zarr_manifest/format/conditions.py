@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from zarr_manifest.errors import Advice, InvalidEntryError, Setting, SourceChangedError
-from zarr_manifest.format.node_keys import FORBIDDEN_CHARACTER
+from zarr_manifest.format.node_keys import has_forbidden_character
 from zarr_manifest.showing import counted, without_defaults
 
 
@@ -66,7 +66,7 @@ class Conditions(Struct, frozen=True):
         if self.etag is None or self.etag.startswith("W/"):
             return None
         quoted = f'"{_opaque(self.etag)}"'
-        return quoted if _STRONG_TAG.fullmatch(quoted) else None
+        return quoted if re.fullmatch(_STRONG_TAG, quoted) else None
 
     @property
     def if_unmodified_since(self) -> datetime | None:
@@ -154,16 +154,11 @@ class Conditions(Struct, frozen=True):
 
 NO_CONDITIONS = Conditions()
 
-_STRONG_TAG = re.compile(r'"[!#-~]*"')
+_STRONG_TAG = r'"[!#-~]*"'
 
 # Without leap seconds, which not every calendar knows.
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_RFC_3339 = re.compile(
-    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[Tt]{_TIME}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]{_TIME})"
-)
-
-# A line break would begin another header.
-_IN_HEADERS = re.compile(r"[\x20-\x7e]*")
+_RFC_3339 = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[Tt]{_TIME}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]{_TIME})"
 
 
 def _advice() -> Advice:
@@ -192,8 +187,9 @@ def parse_conditions(
         `last_modified` is not an RFC 3339 date and time with an offset; or `etag` or
         `version` cannot be part of a request.
     """
-    in_header = etag is None or _IN_HEADERS.fullmatch(etag)
-    in_query = version is None or not FORBIDDEN_CHARACTER.search(version)
+    # A line break would begin another header.
+    in_header = etag is None or (etag.isascii() and etag.isprintable())
+    in_query = version is None or not has_forbidden_character(version)
     for name, value, possible in (("etag", etag, in_header), ("version", version, in_query)):
         if not possible:
             raise InvalidEntryError(
@@ -209,7 +205,7 @@ def parse_conditions(
 def _parse_last_modified(text: str) -> datetime:
     try:
         # fromisoformat alone accepts more of ISO 8601, such as week dates.
-        if _RFC_3339.fullmatch(text):
+        if re.fullmatch(_RFC_3339, text):
             # In UTC, the only time zone that obstore accepts.
             return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):

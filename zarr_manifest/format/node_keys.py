@@ -10,14 +10,6 @@ NODE_METADATA = frozenset({"zarr.json", ".zarray", ".zgroup"})
 
 METADATA_NAMES = NODE_METADATA | {".zattrs", ".zmetadata"}
 
-#: In no name, path or version: a control character or a lone surrogate. There is one such
-#: pattern, because it takes half a millisecond to compile.
-FORBIDDEN_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-
-# Reserved by Zarr v3 (core specification, "Node names"), or interpreted differently by
-# different stores and readers.
-_RESERVED = re.compile(r"\.*|__.*|zarr\.json|.*\\.*", re.DOTALL)
-
 
 NODE_NAMES = (
     "A name must not be empty, only dots, or 'zarr.json'; it must not begin with '__', or contain "
@@ -48,10 +40,26 @@ def impossible_name(path: str) -> str | None:
     ('..', '')
     """
     names = path.split("/") if path else []
-    return next(
-        (name for name in names if _RESERVED.fullmatch(name) or FORBIDDEN_CHARACTER.search(name)),
-        None,
-    )
+    return next((name for name in names if not _is_possible_name(name)), None)
+
+
+def _is_possible_name(name: str) -> bool:
+    # Others are reserved by Zarr v3 (core specification, "Node names"), or interpreted
+    # differently by different stores and readers.
+    is_reserved = name == "zarr.json" or name.startswith("__") or not name.strip(".")
+    return not (is_reserved or "\\" in name or has_forbidden_character(name))
+
+
+def has_forbidden_character(text: str) -> bool:
+    r"""Whether a name, path or version has a control character or a lone surrogate.
+
+    Examples
+    --------
+    >>> has_forbidden_character("sea\u2028ice"), has_forbidden_character("sea\x85ice")
+    (False, True)
+    """
+    # No such character is printable. The pattern takes half a millisecond to compile.
+    return not text.isprintable() and bool(re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text))
 
 
 def ancestors(path: str) -> Iterator[str]:

@@ -35,10 +35,10 @@ _MOST_LEVELS = 100
 
 # A member's value, never inside a text: quotation marks in texts are escaped. On lines of their
 # own, ten thousand short names take three times as many bytes.
-_NAMES = re.compile(r'(?<="partitions": )\[\s*+(?:"[0-9.]++",?+\s*+)++\]')
+_NAMES = r'(?<="partitions": )\[\s*+(?:"[0-9.]++",?+\s*+)++\]'
 
 # An inline manifest: texts contain no line breaks, so that the indentation says where it ends.
-_MANIFEST = re.compile(r'^(( *)"manifest": )(\{\n.*?\n\2\})', re.DOTALL | re.MULTILINE)
+_MANIFEST = r'(?sm)^(( *)"manifest": )(\{\n.*?\n\2\})'
 
 # The members needed to read chunks, and their types (Zarr core specification, v3), in the order
 # in which they are checked.
@@ -465,7 +465,7 @@ def dump_node(node: dict[str, Any]) -> bytes:
         text = json.dumps(node, indent=2)
     # Both patterns are tried at each character.
     if '"partitions": [' in text:
-        text = _NAMES.sub(in_a_row, text)
+        text = re.sub(_NAMES, in_a_row, text)
     if '"manifest": {\n' in text:
-        text = _MANIFEST.sub(in_rows, text)
+        text = re.sub(_MANIFEST, in_rows, text)
     return text.encode()

@@ -25,7 +25,7 @@ from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
 _CONSOLIDATED = "consolidated_metadata"
 _PENDING = "pending"
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = r"sha256:[0-9a-f]{64}"
 
 type Pending = Mapping[str, str | None]
 """By path of a node: the digest of the own ``zarr.json`` that a change replaces or removes."""
@@ -136,7 +136,7 @@ def interpret_pending(root: Mapping[str, Any]) -> Findings[Pending]:
         if not is_possible_path(path):
             yield _invalid(f"{_PENDING!r} names {path!r:.80}, which is not a node's path")
         elif replaced is not None and not (
-            isinstance(replaced, str) and _DIGEST.fullmatch(replaced)
+            isinstance(replaced, str) and re.fullmatch(_DIGEST, replaced)
         ):
             yield _invalid(
                 f"{_PENDING!r} says {json.dumps(replaced):.80} of the node {path!r:.80}, which is "

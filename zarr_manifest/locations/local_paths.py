@@ -14,7 +14,7 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations.redaction import redact
 from zarr_manifest.locations.resolving import UrlLocation
 
-_DRIVE = re.compile(r"/[A-Za-z]:(?:/|$)")
+_DRIVE = r"/[A-Za-z]:(?:/|$)"
 _THIS_SYSTEM = type(PurePath())
 
 
@@ -62,7 +62,7 @@ def path_of_file_url(url: str, kind: type[PurePath] = _THIS_SYSTEM) -> PurePath:
     path = unquote(parts.path)
     if not path.startswith("/"):
         raise InvalidPathError("the file URL has no absolute path", location=redact(url))
-    has_drive = issubclass(kind, PureWindowsPath) and _DRIVE.match(path) is not None
+    has_drive = issubclass(kind, PureWindowsPath) and re.match(_DRIVE, path) is not None
     return kind(path[1:] if has_drive else path)
 
 

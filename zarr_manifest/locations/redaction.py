@@ -12,11 +12,9 @@ from zarr_manifest.locations.kinds import Cloud, kind_of
 
 # What counts as an authority, in strings that may not be URLs at all. The third slash
 # of file:///a@b begins the path; in other URLs, clients ignore surplus slashes.
-_LOOSE_URL = re.compile(
-    r"(file:[/\\]{0,2}|[^/\\?#:@]*:[/\\]*|[/\\]{2,})([^/\\?#]*)(.*)", re.DOTALL | re.IGNORECASE
-)
-_HOST_AND_PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
-_QUERY_OR_FRAGMENT = re.compile(r"([?#]).*", re.DOTALL)
+_LOOSE_URL = r"(?si)(file:[/\\]{0,2}|[^/\\?#:@]*:[/\\]*|[/\\]{2,})([^/\\?#]*)(.*)"
+_HOST_AND_PORT = r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?"
+_QUERY_OR_FRAGMENT = r"(?s)([?#]).*"
 
 
 def redact(url: str) -> str:
@@ -29,14 +27,14 @@ def redact(url: str) -> str:
     >>> redact("abfs://container@account.dfs.core.windows.net/f.nc")
     'abfs://container@account.dfs.core.windows.net/f.nc'
     """
-    if (found := _LOOSE_URL.fullmatch(url)) is not None:
+    if (found := re.fullmatch(_LOOSE_URL, url)) is not None:
         lead, authority, rest = found.groups()
         kept = authority if _is_container(lead, authority) else _after_userinfo(authority)
-        if kept == authority and not _HOST_AND_PORT.fullmatch(authority):
+        if kept == authority and not re.fullmatch(_HOST_AND_PORT, authority):
             # "user:pa/ss@host": an unencoded slash in a password ends the authority.
             kept, rest = "", _after_userinfo(authority + rest)
         url = lead + kept + rest
-    return _QUERY_OR_FRAGMENT.sub(r"\1…", url)
+    return re.sub(_QUERY_OR_FRAGMENT, r"\1…", url)
 
 
 def _is_container(lead: str, authority: str) -> bool:

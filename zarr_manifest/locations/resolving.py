@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.format import FORBIDDEN_CHARACTER
+from zarr_manifest.format import has_forbidden_character
 from zarr_manifest.locations.kinds import Cloud, Files, WebServers, kind_of, known_schemes
 from zarr_manifest.locations.redaction import redact
 from zarr_manifest.showing import without_defaults
@@ -33,34 +33,24 @@ if TYPE_CHECKING:
 _PATH_SAFE = "!$&'()*,;=:@/"
 _QUERY_SAFE = "!$&'()*+,;=:@/?%"
 
-_REFERENCE = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?]*))?"
-    r"(?P<path>[^?]*)(?:\?(?P<query>.*))?",
-    re.DOTALL,
+_REFERENCE = (
+    r"(?s)(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?]*))?"
+    r"(?P<path>[^?]*)(?:\?(?P<query>.*))?"
 )
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_ENCODED_SEPARATOR = re.compile(r"%(?:2f|5c)", re.IGNORECASE)
-_FORBIDDEN = (
-    (FORBIDDEN_CHARACTER, "the path has a control character or a lone surrogate", None),
-    (re.compile(r"\\"), "the path has a backslash", "Separate segments with '/'."),
-    (re.compile("#"), "the path has a fragment", "Write %23 for a '#' in a name."),
-    (
-        re.compile(r"%(?![0-9A-Fa-f]{2})"),
-        "the path has a bare '%'",
-        "Write %25 for a '%' in a name.",
-    ),
-)
+_DRIVE = r"[A-Za-z]:[\\/]"
+_ENCODED_SEPARATOR = r"(?i)%(?:2f|5c)"
+_BARE_PERCENT = r"%(?![0-9A-Fa-f]{2})"
 # Names that stand for themselves, and are no dot segments.
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 
 # ASCII only and no escapes, so that no client can map one host to another.
-_HOST = re.compile(
+_HOST = (
     r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_][A-Za-z0-9._-]*))"
     r"(?::(?P<port>[0-9]{0,5}))?"
 )
 # A host that browsers take for an IPv4 address, in forms such as 127.1 and 0x7f.1 as well.
-_ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
-_BUCKET = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9._$-]*")
+_ENDS_IN_A_NUMBER = r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?"
+_BUCKET = r"[A-Za-z0-9_$][A-Za-z0-9._$-]*"
 
 
 class StoreLocation(Struct, frozen=True):
@@ -293,7 +283,7 @@ def resolver(base: Base) -> Callable[[str], Location]:
 
     def resolve(path: str) -> Location:
         end = path.rfind("/") + 1
-        if _PLAIN_NAME.fullmatch(path, end) is None:
+        if re.fullmatch(_PLAIN_NAME, path[end:]) is None:
             return base.resolve(path)
         text = path[:end]
         if text not in directories:
@@ -309,17 +299,22 @@ def resolver(base: Base) -> Callable[[str], Location]:
 
 
 def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:
-    if _DRIVE.match(reference):
+    if re.match(_DRIVE, reference):
         remedy = "Write a path of Windows as a URL, such as file:///C:/data/f.nc."
     return InvalidPathError(problem, location=redact(reference), remedy=remedy)
 
 
 def resolve_reference(reference: str, base: Base) -> UrlLocation:
     """Resolve a URL reference against a base; the scheme is ``""`` in the opened store."""
-    for pattern, problem, remedy in _FORBIDDEN:
-        if pattern.search(reference):
-            raise _invalid(problem, reference, remedy)
-    parts = _REFERENCE.fullmatch(reference)
+    if has_forbidden_character(reference):
+        raise _invalid("the path has a control character or a lone surrogate", reference)
+    if "\\" in reference:
+        raise _invalid("the path has a backslash", reference, "Separate segments with '/'.")
+    if "#" in reference:
+        raise _invalid("the path has a fragment", reference, "Write %23 for a '#' in a name.")
+    if "%" in reference and re.search(_BARE_PERCENT, reference):
+        raise _invalid("the path has a bare '%'", reference, "Write %25 for a '%' in a name.")
+    parts = re.fullmatch(_REFERENCE, reference)
     assert parts is not None  # every part of the pattern is optional
     path: str = parts["path"]
     start: list[str] = []
@@ -361,7 +356,7 @@ def _climbing(reference: str, *, has_url: bool) -> InvalidPathError:
 
 
 def _is_relative(reference: str) -> bool:
-    parts = _REFERENCE.fullmatch(reference)
+    parts = re.fullmatch(_REFERENCE, reference)
     return parts is not None and parts["scheme"] is None and not reference.startswith("/")
 
 
@@ -406,13 +401,13 @@ def _authority(
     if isinstance(kind, WebServers):
         return _host(reference, kind.ports[scheme], authority)
     names = authority.split("@", 1) if has_account else [authority]
-    if not all(_BUCKET.fullmatch(name) for name in names):
+    if not all(re.fullmatch(_BUCKET, name) for name in names):
         raise _invalid("the URL has no valid bucket or container", reference)
     return authority
 
 
 def _host(reference: str, default_port: int, authority: str) -> str:
-    match = _HOST.fullmatch(authority)
+    match = re.fullmatch(_HOST, authority)
     if match is None or int(match["port"] or 0) > 65535:
         raise _invalid("the URL has no valid host", reference, "Write it in ASCII (xn--…).")
     try:
@@ -430,7 +425,7 @@ def _name_or_address(name: str | None, address: str | None) -> str:
     if name is None:
         assert address is not None  # a host is one or the other
         return f"[{IPv6Address(address)}]"
-    return str(IPv4Address(name)) if _ENDS_IN_A_NUMBER.fullmatch(name) else name.lower()
+    return str(IPv4Address(name)) if re.fullmatch(_ENDS_IN_A_NUMBER, name) else name.lower()
 
 
 def _query(reference: str, scheme: str, query: str | None) -> str:
@@ -438,20 +433,20 @@ def _query(reference: str, scheme: str, query: str | None) -> str:
         return ""
     if not isinstance(kind_of(scheme), WebServers):
         raise _invalid("the path has a query", reference, "Write %3F for a '?' in a name.")
-    if FORBIDDEN_CHARACTER.search(unquote(query, errors="ignore")):
+    if has_forbidden_character(unquote(query, errors="ignore")):
         raise _invalid("the query has a control character", reference)
     # Escapes are kept as written: a signature may cover them.
     return quote(query, safe=_QUERY_SAFE)
 
 
 def _decode(reference: str, segment: str) -> str:
-    if _ENCODED_SEPARATOR.search(segment):
+    if "%" in segment and re.search(_ENCODED_SEPARATOR, segment):
         raise _invalid("the path has an encoded slash or backslash", reference)
     try:
         decoded = unquote_to_bytes(segment).decode()
     except UnicodeError:
         raise _invalid("the path is not valid UTF-8", reference) from None
-    if FORBIDDEN_CHARACTER.search(decoded):
+    if has_forbidden_character(decoded):
         raise _invalid("the path has a control character", reference)
     if decoded in {".", ".."} and decoded != segment:
         raise _invalid("the path has an encoded dot segment", reference)

@@ -6,14 +6,14 @@ A summary to look at before trusting the hierarchy, and to paste into `allow`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from zarr_manifest.locations.allow_list import AllowList
 from zarr_manifest.locations.resolving import StoreLocation, UrlLocation
 
 
-@dataclass(frozen=True, slots=True)
-class ReferencedLocation:
+class ReferencedLocation(Struct, frozen=True):
     """A directory that a hierarchy's manifests refer to.
 
     Parameters

@@ -8,6 +8,7 @@ whole, unless it is so large that a stranger could fill the memory with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -45,7 +46,9 @@ from zarr_manifest.manifest.references import (
     PathNumbers,
     References,
 )
-from zarr_manifest.manifest.scanner import Scanner
+
+if TYPE_CHECKING:
+    from zarr_manifest.manifest.scanner import Scanner
 
 # Size of the parts in which a document is read: some ten thousand entries. The smaller, the more
 # of them; the larger, the less of what is computed from them stays in the cache of a processor,
@@ -159,6 +162,9 @@ class _EntryReader:
 
     def scanner(self, limits: Limits) -> Scanner:
         """Return a scanner whose rows have the same path numbers."""
+        # Imported lazily: small documents are read without it.
+        from zarr_manifest.manifest.scanner import Scanner
+
         return Scanner(self._grid, limits, self._paths, self._known)
 
     def interpret(

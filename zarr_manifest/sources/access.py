@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from zarr_manifest.errors import Advice, Setting, SourceError
@@ -77,31 +77,26 @@ GIVE_CREDENTIALS = Advice(
 # Host and port of a proxy that stores use for other hosts than their own: nothing can listen there.
 UNREACHABLE = "127.0.0.1:0"
 
-_ENDPOINT = re.compile(r"https?://[^\s/]+(?:/\S*)?\Z")
+_ENDPOINT = r"https?://[^\s/]+(?:/\S*)?"
 
 
-@dataclass(frozen=True, repr=False)  # a Struct would show the options to rich
-class _WithOptions:
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+class _WithOptions(Struct, frozen=True):
+    options: Mapping[str, Any] = {}
+
+    def __repr__(self) -> str:
+        # Values of options may be keys.
+        return f"{type(self).__name__.lower()}({', '.join(f'{name}=…' for name in self.options)})"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, str]]:  # type: ignore[override]
+        return ((name, "…") for name in self.options)
 
 
-class Anonymous(_WithOptions):
+class Anonymous(_WithOptions, frozen=True):
     """Read without credentials; see :func:`anonymous`."""
 
-    def __repr__(self) -> str:
-        return _call("anonymous", self.options)
 
-
-class Environment(_WithOptions):
+class Environment(_WithOptions, frozen=True):
     """Read with the credentials in the environment; see :func:`environment`."""
-
-    def __repr__(self) -> str:
-        return _call("environment", self.options)
-
-
-def _call(function: str, options: Mapping[str, Any]) -> str:
-    """Return a call without the values of options, which may be keys."""
-    return f"{function}({', '.join(f'{name}=…' for name in options)})"
 
 
 type Access = ObjectStore | RangeReader | Anonymous | Environment | Mapping[str, Any] | None
@@ -422,7 +417,7 @@ def _from_url(url: str, options: dict[str, Any]) -> ObjectStore:
     config: Mapping[str, Any] = getattr(store, "config", {})
     endpoint = str(config.get("endpoint", config.get("base_url", "https://…")))
     # Otherwise obstore would panic on the first read.
-    if not _ENDPOINT.match(endpoint):
+    if not re.fullmatch(_ENDPOINT, endpoint):
         raise SourceError(
             f"the endpoint {redact(endpoint)!r} is not the URL of a server",
             remedy="It must begin with https:// or http://, as in http://localhost:9000.",

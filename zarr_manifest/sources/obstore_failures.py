@@ -19,16 +19,12 @@ from zarr_manifest.errors import (
 
 _ENDPOINT = Setting("options", python="anonymous(endpoint=..., region=...)")
 
-_NO_BUCKET = re.compile(
-    r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
-)
+_NO_BUCKET = r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
 # The cloud machines' service for credentials, used if the environment has none.
-_NO_CREDENTIALS = re.compile(
-    r"169\.254\.(?:169\.254|170\.\d+)|metadata\.google\.internal|fd00:ec2::"
-)
-_UNENCRYPTED = re.compile(r"BadScheme|builder error")
-_NO_HOST = re.compile(r"dns error|failed to lookup address|[Nn]ame resolution")
-_NO_SERVER = re.compile(r"tcp connect error|Connection refused")
+_NO_CREDENTIALS = r"169\.254\.(?:169\.254|170\.\d+)|metadata\.google\.internal|fd00:ec2::"
+_UNENCRYPTED = r"BadScheme|builder error"
+_NO_HOST = r"dns error|failed to lookup address|[Nn]ame resolution"
+_NO_SERVER = r"tcp connect error|Connection refused"
 
 
 def known_cause(error: Exception) -> ManifestError | None:
@@ -40,7 +36,7 @@ def known_cause(error: Exception) -> ManifestError | None:
     there is no such bucket or container
     """
     text = str(error)
-    if _NO_CREDENTIALS.search(text):
+    if re.search(_NO_CREDENTIALS, text):
         return SourceAccessDeniedError(
             "the environment has no credentials",
             remedy=Advice(
@@ -49,21 +45,21 @@ def known_cause(error: Exception) -> ManifestError | None:
                 ".",
             ),
         )
-    if _NO_BUCKET.search(text):
+    if re.search(_NO_BUCKET, text):
         return SourceNotFoundError(
             "there is no such bucket or container",
             remedy=Advice("Check its name, and the endpoint and the region: ", _ENDPOINT, "."),
         )
-    if _UNENCRYPTED.search(text):
+    if re.search(_UNENCRYPTED, text):
         return SourceError(
             "the server's URL begins with http://, and the store accepts only https://",
             remedy=Advice(
                 "Make the store with ", Setting("client_options", {"allow_http": True}), "."
             ),
         )
-    if _NO_HOST.search(text):
+    if re.search(_NO_HOST, text):
         return no_such_host()
-    if _NO_SERVER.search(text):
+    if re.search(_NO_SERVER, text):
         return SourceError(
             "no server answers at this host and port",
             remedy="Check the URL and the endpoint; or try again when the server responds.",

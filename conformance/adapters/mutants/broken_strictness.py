@@ -125,14 +125,10 @@ def default_ports_kept() -> None:
 def controls_of_latin_1_accepted() -> None:
     """Refuse the control characters of ASCII alone."""
 
-    def make(control: Any) -> Any:
-        class Fewer:
-            def search(self, text: str) -> Any:
-                return control.search("".join(c for c in text if not "\x80" <= c <= "\x9f"))
+    def make(is_forbidden: Any) -> Any:
+        return lambda text: is_forbidden("".join(c for c in text if not "\x80" <= c <= "\x9f"))
 
-        return Fewer()
-
-    replace(resolving, "FORBIDDEN_CHARACTER", make)
+    replace(resolving, "has_forbidden_character", make)
 
 
 # ------------------------------------------------------------------ limits
