@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
 from zarr_manifest.errors import (
@@ -220,10 +222,7 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
     inline = _object(manifest)
     if inline is not None:
         try:
-            # Not msgspec, which replaces values that it cannot represent. Lone surrogates, which
-            # UTF-8 cannot represent, stay escaped: the document is refused because of them.
-            text = json.dumps(inline, separators=(",", ":"), ensure_ascii=False)
-            return text.encode(errors="backslashreplace")
+            return _inline_document(inline)
         except RecursionError:
             yield LimitExceededError("the inline manifest is nested too deeply")
             return None
@@ -231,6 +230,17 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
         return (yield from _short("manifest", manifest))
     yield InvalidConfigurationError("'manifest' is neither a URL reference nor an object")
     return None
+
+
+def _inline_document(manifest: dict[str, Any]) -> bytes:
+    with suppress(UnicodeEncodeError):
+        document = msgspec.json.encode(manifest)
+        # Written for NaN and Infinity, too: the document is refused because of them.
+        if b"null" not in document:
+            return document
+    # Lone surrogates, which UTF-8 cannot represent, stay escaped, to be refused likewise.
+    text = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="backslashreplace")
 
 
 def _short(name: str, reference: str) -> Findings[str | None]:

@@ -8,7 +8,6 @@ fill values. Node names are untrusted, and become directory names.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -29,6 +28,8 @@ from zarr_manifest.format.node_keys import is_possible_path
 
 # The members of an array's metadata that zarr is not shown.
 _DECLARING = (TRANSFORMERS, TRANSFORMER_NAME)
+
+_CONTAINERS = (dict, list)
 
 # Python's own functions go through some hundreds, depending on where they are called.
 _MOST_LEVELS = 100
@@ -161,8 +162,7 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
         It is nested so deeply that some functions could not go through it.
     """
     try:
-        # Not msgspec: zarr reads and writes NaN and Infinity in attributes.
-        node: Any = json.loads(document)
+        node: Any = _decoded(document)
     except ValueError:
         return None
     except RecursionError as error:
@@ -170,6 +170,13 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
     if document.count(b"[") + document.count(b"{") > _MOST_LEVELS:
         _require_few_levels(node)
     return _object(node)
+
+
+def _decoded(document: bytes) -> Any:
+    try:
+        return msgspec.json.decode(document)
+    except ValueError:
+        return json.loads(document)  # slower; zarr writes NaN and Infinity into attributes
 
 
 class _Undeclared(msgspec.Struct):
@@ -229,8 +236,9 @@ def _require_few_levels(node: object) -> None:
     """Refuse JSON that is nested too deeply, going through it level by level."""
     level: list[Any] = [[node]]
     for _ in range(_MOST_LEVELS + 1):
-        found: Iterator[Any] = itertools.chain.from_iterable(map(_inner, level))
-        level = [member for member in found if type(member) in (dict, list)]
+        level = [
+            each for inner in map(_inner, level) for each in inner if type(each) in _CONTAINERS
+        ]
         if not level:
             return
     raise _too_deep()

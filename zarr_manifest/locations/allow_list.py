@@ -57,16 +57,13 @@ class AllowList:
         # Only these depths are looked up: a hostile path may have any number of segments.
         depths = {at.path.count("/") + 1 if at.path else 0 for at in self._originals}
         self._depths = sorted(depths, reverse=True)
+        #: Schemes of prefixes that the specification does not know.
+        self.other_schemes = frozenset(s for s in self.schemes if kind_of(s) is None)
 
     @property
     def schemes(self) -> frozenset[str]:
         """Schemes of prefixes."""
         return frozenset(at.scheme for at in self._originals)
-
-    @property
-    def other_schemes(self) -> frozenset[str]:
-        """Schemes of prefixes that the specification does not know."""
-        return frozenset(scheme for scheme in self.schemes if kind_of(scheme) is None)
 
     def match(self, location: UrlLocation) -> str | None:
         """Return the longest prefix that covers the location, as it was given, or None.
