@@ -17,6 +17,7 @@ import pytest
 
 import zarr_manifest as zm
 from tests.documentation import ROOT
+from tests.servers.http_files import FileServer
 
 # Each program runs in a copy of the process that has imported zarr.
 _PROGRAM = """
@@ -37,6 +38,11 @@ _READING = """
 from zarr_manifest import ManifestStore
 array = zarr.open_group(ManifestStore({hierarchy!r}), mode="r")["a"]
 assert array[0] == 1
+"""
+
+_OPENING = """
+from zarr_manifest import ManifestStore
+zarr.open_group(ManifestStore({url!r}), mode="r", zarr_format=3)
 """
 
 _PURPOSES = re.compile(
@@ -119,6 +125,14 @@ def test_reading_files_loads_no_other_package_than_zarr_does(reading: set[str]) 
 def test_reading_files_loads_nothing_for_the_web(reading: set[str]) -> None:
     assert reading & {"http.client", "urllib.request", "html"} == set()
     assert "zarr_manifest.sources.object_reader" not in reading
+
+
+@pytest.mark.slow
+def test_what_reads_arrays_is_loaded_while_metadata_are_awaited(http_server: FileServer) -> None:
+    http_server.put("h.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    http_server.latency = 0.2
+    (found,) = _loaded_by_each([_OPENING.format(url=f"{http_server.url}/h.zarr")])
+    assert "zarr_manifest.pipeline" in found
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Metadata, Route
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
-from zarr_manifest.sources import in_own_loop
+from zarr_manifest.sources import import_meanwhile, in_own_loop
 from zarr_manifest.stores import requested_range, slice_of
 from zarr_manifest.zarr_internals import StoreOnStore
 
@@ -72,6 +72,8 @@ class ReadableStore(StoreOnStore):
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
+        if not self._nodes.always_reads:
+            import_meanwhile()
         metadata = await self._readable.get(key, prototype)
         # What zarr is shown now belongs to no array that is open.
         nodes = nodes if self._opener is None else self._opener._nodes

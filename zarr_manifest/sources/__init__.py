@@ -23,7 +23,11 @@ from zarr_manifest.sources.byte_ranges import (
 )
 from zarr_manifest.sources.coroutines import in_order, in_own_loop
 from zarr_manifest.sources.directories import Directory, link_outside
-from zarr_manifest.sources.first_imports import import_for_bulk, import_for_reading
+from zarr_manifest.sources.first_imports import (
+    import_for_bulk,
+    import_for_reading,
+    import_meanwhile,
+)
 from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
 from zarr_manifest.sources.keys_in_stores import (
     NamedStores,
@@ -79,6 +83,7 @@ __all__ = [
     "environment",
     "import_for_bulk",
     "import_for_reading",
+    "import_meanwhile",
     "in_decoding_thread",
     "in_order",
     "in_own_loop",

@@ -6,7 +6,9 @@ soon as it needs the module: the thread does not exist there.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 import threading
 from collections.abc import Collection
 from importlib import import_module
@@ -26,9 +28,13 @@ _FOR_WEB = (
 
 _FOR_BULK = (
     "zarr_manifest.pipeline",
+    "zarr_manifest.manifest.scanner",
     "zarr_manifest.hierarchy.located_chunks",
     "zarr_manifest.sources.range_reading",
 )
+
+# Seconds after which the requests that begin together are on their way.
+_ONCE_SENT = 0.005
 
 _importing = threading.RLock()
 
@@ -43,6 +49,12 @@ def _import_all(modules: tuple[str, ...]) -> None:
 def import_for_bulk() -> None:
     """Import what reading arrays in bulk needs."""
     _import_all(_FOR_BULK)
+
+
+def import_meanwhile() -> None:
+    """Import what reading arrays in bulk needs, while the answers to requests are awaited."""
+    if _FOR_BULK[0] not in sys.modules:
+        asyncio.get_running_loop().call_later(_ONCE_SENT, import_for_bulk)
 
 
 def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) -> None:
