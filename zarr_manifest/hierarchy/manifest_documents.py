@@ -53,6 +53,9 @@ _WHOLE_OBJECT = SourceRange(0, None, False)
 # Memory for the cached documents of an array, estimated from their columns and paths.
 _MOST_MEMORY = 256 * 1024 * 1024
 
+# Documents of fewer bytes are decoded in less time than a thread takes to be woken.
+_LEAST_BYTES = 2**14
+
 # Estimated memory of a document apart from its columns and paths.
 _OVERHEAD = 1000
 
@@ -281,6 +284,8 @@ class ManifestDocuments:
         if body is None:
             return None
         try:
+            if len(body) < _LEAST_BYTES:
+                return self._interpret(partition, body)
             # A large document takes a while. In few threads, since each keeps memory for one.
             return await in_decoding_thread(self._interpret, partition, body)
         finally:

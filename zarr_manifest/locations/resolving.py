@@ -270,16 +270,7 @@ def resolver(base: Base) -> Callable[[str], Location]:
      UrlLocation(scheme='s3', authority='b', path='data/2024/b.nc', query=''))
     """
     directories: dict[str, tuple[str, str, str] | None] = {}
-
-    def directory_of(text: str) -> tuple[str, str, str] | None:
-        if text.endswith("//"):
-            return None  # a bucket or a host may follow
-        try:
-            found = resolve_reference(f"{text}x", base)
-        except InvalidPathError:
-            return None  # as is every path in it
-        # A slash in a query ends no directory.
-        return None if found.query else (found.scheme, found.authority, found.path[:-1])
+    elsewhere = Base("", "", "", base.schemes)
 
     def resolve(path: str) -> Location:
         end = path.rfind("/") + 1
@@ -287,7 +278,7 @@ def resolver(base: Base) -> Callable[[str], Location]:
             return base.resolve(path)
         text = path[:end]
         if text not in directories:
-            directories[text] = directory_of(text)
+            directories[text] = _directory(text, base if _is_relative(text) else elsewhere)
         directory = directories[text]
         if directory is None:
             return base.resolve(path)
@@ -296,6 +287,19 @@ def resolver(base: Base) -> Callable[[str], Location]:
         return UrlLocation(scheme, authority, name) if scheme else StoreLocation(name)
 
     return resolve
+
+
+@functools.lru_cache(maxsize=4096)  # the arrays of a hierarchy often share their sources
+def _directory(text: str, base: Base) -> tuple[str, str, str] | None:
+    """Return scheme, authority and path of a directory; None unless names can be added to it."""
+    if text.endswith("//"):
+        return None  # a bucket or a host may follow
+    try:
+        found = resolve_reference(f"{text}x", base)
+    except InvalidPathError:
+        return None  # as is every path in it
+    # A slash in a query ends no directory.
+    return None if found.query else (found.scheme, found.authority, found.path[:-1])
 
 
 def _invalid(problem: str, reference: str, remedy: str | None = None) -> InvalidPathError:
@@ -331,7 +335,9 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
         # RFC 3986 section 5.2.2: an empty path is the base's own, last segment and all.
         start = start[:-1] if path else start
     if path or not start:
-        segments = [_decode(reference, segment) for segment in path.split("/")]
+        segments = path.split("/")
+        if "%" in path:
+            segments = [_decode(reference, segment) for segment in segments]
         start = _merge(reference, start, segments, has_url=bool(scheme))
     if base.root is not None and _is_relative(reference):
         above = _segments(base.root)

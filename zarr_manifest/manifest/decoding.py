@@ -58,7 +58,7 @@ _LARGE_PART_BYTES = 3 * 2**19
 _LARGE_BYTES = 2**25
 
 # Of smaller documents, entries are interpreted one by one.
-_LEAST_BYTES = 2**12
+_LEAST_BYTES = 2**14
 
 # Larger documents are never decoded as a whole, which takes up to thirty times their size.
 _WHOLE_BYTES = 2**24
