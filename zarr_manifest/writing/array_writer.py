@@ -199,7 +199,7 @@ class ArrayWriter:
             raise InvalidConfigurationError(
                 f"an inline manifest has no document to name {form.manifest!r}"
             )
-        self.array = self._declared({} if form.inline else None)
+        self.array = self._declare()
         if not form.inline:
             self._key(self._first, b"")
 
@@ -212,7 +212,8 @@ class ArrayWriter:
             A reader with the default limits could not read one of them.
         """
         if self._form.is_inline(manifest):
-            self.array = self._declared(json.loads(manifest.dumps()))
+            self._configuration["manifest"] = json.loads(manifest.dumps())
+            self._configuration.pop("checksum", None)
             return
         for _, part in self._split(manifest):
             if part.most_encoded_bytes() > Limits().manifest_bytes or _is_too_large(part):
@@ -220,10 +221,9 @@ class ArrayWriter:
         try:
             self._put(self._split(manifest))
         except _NameTakenError:
-            self._reference = with_digest(self._reference)
-            self.array = self._declared(None)
+            self._name_by_digest()
             self._put(self._split(manifest))
-        self.array = self._declared(None)
+        self._declare_documents()
 
     def write_parts(self, parts: Iterable[References]) -> Iterator[References]:
         """Write the documents of partitions as they arrive, and yield what is being written.
@@ -237,9 +237,8 @@ class ArrayWriter:
         LimitExceededError
             As of :meth:`write`; or there are too many documents.
         """
-        if DIGEST_PLACEHOLDER not in self._reference:
-            self._reference = with_digest(self._reference)
-            self.array = self._declared(None)
+        if not self._states_checksums:
+            self._name_by_digest()
         begun: deque[References] = deque()
 
         def split() -> Iterator[tuple[Partition, References]]:
@@ -258,7 +257,7 @@ class ArrayWriter:
             while begun:
                 yield begun.popleft()
         yield from begun
-        self.array = self._declared(None)
+        self._declare_documents()
 
     def _split(self, manifest: References) -> Iterator[tuple[Partition, References]]:
         if self.array.partitions is None:
@@ -289,7 +288,7 @@ class ArrayWriter:
     def _put_document(self, partition: Partition, part: References) -> tuple[Partition, str]:
         body = self._encode(part)
         key = self._key(partition, body)
-        if DIGEST_PLACEHOLDER in self._reference:
+        if self._states_checksums:
             # Also if it is there: so it is young, and not cleaned away before it is declared.
             self._store.put(key, body)
         elif not self._store.create(key, body) and not self._store.holds(key, body):
@@ -345,9 +344,9 @@ class ArrayWriter:
     def _first(self) -> Partition:
         return None if self._form.partition_shape is None else (0,) * len(self.metadata["shape"])
 
-    def _declared(self, inline: dict[str, Any] | None) -> DeclaredArray:
-        """Set the declaration in the metadata, and return the array that it describes."""
-        configuration = self._configuration(inline)
+    def _declare(self) -> DeclaredArray:
+        """Declare the manifest in the metadata, without documents; return the array."""
+        self._configuration = configuration = self._without_documents()
         others = ArrayMetadata("", self.metadata).transformers
         declaration = declaration_of(_stack(others, configuration), lock=self._form.lock)
         declared = strict(interpret_declaration(declaration))
@@ -358,16 +357,14 @@ class ArrayWriter:
         complete = replace(declared, codecs=codecs)
         array = strict(interpret_array(self._path, self.metadata, complete, root=self._store.root))
         assert array is not None  # it has no problems
-        declaration[TRANSFORMERS] = _stack(others, configuration)
         declare(ArrayMetadata("", self.metadata), declaration)
         return array
 
-    def _configuration(self, inline: dict[str, Any] | None) -> dict[str, Any]:
+    def _without_documents(self) -> dict[str, Any]:
         form = self._form
-        configuration: dict[str, Any] = {"manifest": self._reference if inline is None else inline}
-        if inline is None and form.partition_shape is None and self._states_checksums:
-            # Until the document is written, that of any.
-            configuration["checksum"] = self._checksums.get(None, document_checksum(b""))
+        configuration: dict[str, Any] = {"manifest": {} if form.inline else self._reference}
+        if not form.inline and form.partition_shape is None and self._states_checksums:
+            configuration["checksum"] = document_checksum(b"")
         if form.base is not None:
             configuration["base"] = form.base
         if form.codecs:
@@ -379,22 +376,27 @@ class ArrayWriter:
             )
         if form.partition_shape is not None:
             configuration["partition_shape"] = [_as_int(n) for n in form.partition_shape]
-            configuration["partitions"] = self._partitions()
+            configuration["partitions"] = {} if self._states_checksums else []
         return configuration
+
+    def _declare_documents(self) -> None:
+        """State in the declaration which documents there are."""
+        partitions, checksums = self.array.partitions, self._checksums
+        if partitions is None:
+            if self._states_checksums:
+                self._configuration["checksum"] = checksums[None]
+            return
+        state = state_checksums if self._states_checksums else state_partitions
+        by_index = {index: each for index, each in checksums.items() if index is not None}
+        self._configuration["partitions"] = state(partitions, by_index)
 
     @property
     def _states_checksums(self) -> bool:
         return DIGEST_PLACEHOLDER in self._reference
 
-    def _partitions(self) -> Any:
-        checksums = {index: each for index, each in self._checksums.items() if index is not None}
-        array = getattr(self, "array", None)
-        partitions = None if array is None else array.partitions
-        if partitions is None:
-            return {} if self._states_checksums else []
-        if self._states_checksums:
-            return state_checksums(partitions, checksums)
-        return state_partitions(partitions, checksums)
+    def _name_by_digest(self) -> None:
+        self._reference = with_digest(self._reference)
+        self.array = self._declare()
 
 
 class _NameTakenError(Exception):
