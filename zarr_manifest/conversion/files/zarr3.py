@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ from zarr_manifest.hierarchy import (
     open_for_reading,
 )
 from zarr_manifest.hierarchy import Node as StoredNode
-from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation
+from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation, quote_path
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.stores import can_list, not_listable, object_url, open_hierarchy, store_failure
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 
 _METADATA = "zarr.json"
 
-# Number of arrays whose manifests are loaded at the same time.
-_BATCH_SIZE = 32
+# Number of arrays whose documents are read at the same time.
+_CONCURRENT = 32
 
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
@@ -71,6 +72,10 @@ def list_objects(url: str, sources: FileSources) -> list[Listed]:
     store = sync(open_for_reading(open_hierarchy(url, sources.allow, read_only=True)))
     if not can_list(store):
         raise _unknown_chunks(store)
+    return _objects_below(url, sources)
+
+
+def _objects_below(url: str, sources: FileSources) -> list[Listed]:
     try:
         return list(sources.list(url))
     except READ_ERRORS as error:
@@ -211,8 +216,11 @@ class _HierarchyNodes:
 
     def nodes(self, found: Sequence[StoredNode]) -> Iterator[Node]:
         self._paths = {node.path for node in found}
-        for some in itertools.batched(found, _BATCH_SIZE):
+        native = {node.path for node in found if node.array and not node.array.declaration}
+        self._all_native = len(native) == sum(node.array is not None for node in found)
+        for some in itertools.batched(found, _CONCURRENT):
             self._documents = sync(self._loaded(some))
+            self._listings = self._listed([node.path for node in some if node.path in native])
             for node in some:
                 try:
                     if node.problem is None and node.is_v2:
@@ -234,8 +242,7 @@ class _HierarchyNodes:
             if array is not None and not problems:
                 found[node.path] = self._hierarchy.documents(array)
         whole = [each for each in found.values() if each.array.partitions is None]
-        async for _ in in_order(map(_load, whole), _BATCH_SIZE):
-            pass
+        await _all(each.load for each in whole)
         return found
 
     # Manifest arrays -----------------------------------------------------------------
@@ -259,7 +266,7 @@ class _HierarchyNodes:
     # Native arrays -------------------------------------------------------------------
 
     def _native(self, node: StoredNode, grid: ChunkGrid) -> Manifest:
-        listed = self._listed
+        listed = self._objects(node.path)
         if listed is None:
             keys = sync(self._hierarchy.native_chunks(node, grid))
             urls = [object_url(self._roots, key).url for key in keys.values()]
@@ -268,7 +275,7 @@ class _HierarchyNodes:
         encoding.learn(grid)
         chunks: list[tuple[int, ...]] = []
         found: list[Listed] = []
-        for name, each in listed.get(node.path, {}).items():
+        for name, each in listed.items():
             index = encoding.decode(name)
             if index is not None and grid.contains(index) and name != _METADATA:
                 chunks.append(index)
@@ -282,18 +289,38 @@ class _HierarchyNodes:
             conditions=states if self._record_conditions else None,
         )
 
-    @functools.cached_property
-    def _listed(self) -> dict[str, dict[str, Listed]] | None:
-        """By path of a node, its objects by relative name; None if they have no state."""
-        if not can_list(self._hierarchy.store):
-            raise _unknown_chunks(self._hierarchy.store)
-        place = self._listed_place()
-        if place is None:
-            return None
-        url, sources = place
-        return _by_node(self._paths, list_objects(url, sources))
+    def _listed(self, paths: Sequence[str]) -> dict[str, Future[list[Listed]]]:
+        """List native arrays, each alone: not the documents of others, which may be many."""
+        if self._all_native or not paths or not self._can_list or self._place is None:
+            return {}
+        url, sources = self._place
+        with ThreadPoolExecutor(len(paths)) as threads:
+            urls = {path: f"{url}/{quote_path(path)}" if path else url for path in paths}
+            return {
+                path: threads.submit(_objects_below, each, sources) for path, each in urls.items()
+            }
 
-    def _listed_place(self) -> tuple[str, FileSources] | None:
+    def _objects(self, path: str) -> dict[str, Listed] | None:
+        """Return the objects of a native array by relative name; None if they have no state."""
+        if not self._can_list:
+            raise _unknown_chunks(self._hierarchy.store)
+        if path in self._listings:
+            return {each.name: each for each in self._listings[path].result()}
+        if self._place is None:
+            return None
+        return self._all_listed.get(path, {})
+
+    @functools.cached_property
+    def _all_listed(self) -> dict[str, dict[str, Listed]]:
+        assert self._place is not None  # asked before
+        return _by_node(self._paths, list_objects(*self._place))
+
+    @property
+    def _can_list(self) -> bool:
+        return can_list(self._hierarchy.store)
+
+    @functools.cached_property
+    def _place(self) -> tuple[str, FileSources] | None:
         """Return the URL of a hierarchy that obstore can list, and what lists it."""
         location = self._location
         if isinstance(location, str | Path):
@@ -318,13 +345,16 @@ class _HierarchyNodes:
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
 
 
-def _load(documents: ManifestDocuments) -> Callable[[], Coroutine[Any, Any, None]]:
-    async def load() -> None:
+async def _all(reads: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Read documents at the same time."""
+
+    async def read(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
         # An error is the same when the document is asked for.
         with contextlib.suppress(ManifestError):
-            await documents.load()
+            await call()
 
-    return load
+    async for _ in in_order((functools.partial(read, call) for call in reads), _CONCURRENT):
+        pass
 
 
 class StoredParts:
@@ -380,6 +410,11 @@ class StoredParts:
             self._along[axis, number] = self._part(axis, within, is_kept=True)
         return self._along[axis, number]
 
+    async def keep(self) -> None:
+        """Read the documents that are held, unless they have been read."""
+        if self._is_kept and self._kept is None:
+            self._kept = await self._wanted()
+
     def _part(self, axis: int, chunks: range, *, is_kept: bool) -> StoredParts:
         within = (axis, chunks)
         return StoredParts(self._array, self._documents, self._roots, within, is_kept=is_kept)
@@ -401,8 +436,8 @@ class StoredParts:
         try:
             if self._is_kept:
                 if self._kept is None:
-                    self._kept = sync(self._wanted())
-                yield from self._kept
+                    sync(self.keep())
+                yield from self._kept or ()
                 return
             found: Iterable[Any] = sync(self._documents.partitions())
             partitions = (each for each in found if self._is_wanted(each))
@@ -441,6 +476,11 @@ class StoredParts:
         if isinstance(location, StoreLocation):
             return object_url(self._roots, location.key).url
         return location.url
+
+
+def keep_all(parts: Iterable[StoredParts]) -> None:
+    """Read the documents that several arrays hold at the same time."""
+    sync(_all([each.keep for each in parts]))
 
 
 def _by_node(paths: Iterable[str], objects: Iterable[Listed]) -> dict[str, dict[str, Listed]]:
