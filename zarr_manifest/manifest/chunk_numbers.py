@@ -162,13 +162,18 @@ def rows_of_blocks(
     """
     # Blocks side by side, in all of the grid but its first dimension, hold adjacent rows.
     side_by_side = math.prod((*partitions.shape[:1], *partitions.grid_shape[1:]))
+    has_neighbours = math.prod(partitions.counts[1:]) > 1
+    some = batch_size if has_neighbours else 1
     start = 0
     while start < len(chunks):
-        chunk = chunks.number(min(start + batch_size, len(chunks)) - 1)
+        chunk = chunks.number(min(start + some, len(chunks)) - 1)
         # The last chunk beside it; large blocks reach far beyond the grid.
         end = min((chunk // side_by_side + 1) * side_by_side, 2**62) - 1
         stop = chunks.rows_through(end)
-        yield from _window(chunks, start, stop, partitions, batch_size)
+        if has_neighbours:
+            yield from _window(chunks, start, stop, partitions, batch_size)
+        else:
+            yield grid_index(partitions.counts, chunk // side_by_side), slice(start, stop)
         start = stop
 
 

@@ -31,7 +31,6 @@ from zarr_manifest.format import (
     MOST_NAMES,
     PLACEHOLDER,
     TRANSFORMER_NAME,
-    TRANSFORMERS,
     ArrayMetadata,
     Configuration,
     DocumentCodec,

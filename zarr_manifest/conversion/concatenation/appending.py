@@ -1,38 +1,41 @@
-"""Appends to a hierarchy, and removes from its beginning: each a change with one commit."""
+"""Appends to a hierarchy: finds what of it is there already, and writes the rest as one change."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.comparing import axis_of
-from zarr_manifest.conversion.concatenation.concatenating import (
-    Concatenation,
-    JoinedArray,
-    concatenation,
+from zarr_manifest.conversion.concatenation.comparing import (
+    coordinate_of,
+    is_coordinate,
+    meanings,
 )
-from zarr_manifest.conversion.concatenation.cutting import cut
-from zarr_manifest.conversion.concatenation.growing import (
-    CONCURRENT_ARRAYS,
-    Growing,
-    repeatedly,
+from zarr_manifest.conversion.concatenation.concatenating import Concatenation, concatenation
+from zarr_manifest.conversion.concatenation.cutting import cut, cut_input, is_aligned
+from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
+from zarr_manifest.conversion.concatenation.inputs import (
+    CONCURRENT,
+    Input,
+    Source,
+    is_held,
+    open_inputs,
 )
-from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
-from zarr_manifest.conversion.concatenation.overlap import is_there, places_of
-from zarr_manifest.conversion.concatenation.placing import chunk_shape
-from zarr_manifest.conversion.files import StoredParts
+from zarr_manifest.conversion.concatenation.placing import (
+    chunk_shape,
+    documents_along,
+    whole,
+)
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
 from zarr_manifest.errors import Advice, LocationNotAllowedError, NotConvertibleError, Setting
 from zarr_manifest.locations import AllowList, Base, UrlLocation, resolver, suggest_prefixes
-from zarr_manifest.manifest import Manifest
-from zarr_manifest.showing import counted
+from zarr_manifest.manifest import are_same
 from zarr_manifest.sources import Allow, access_by_prefix
 
 if TYPE_CHECKING:
@@ -175,11 +178,11 @@ def _appended(
     report = AppendReport()
     existing = growing.existing
     new: list[tuple[range, Input]] = []
-    for each, place in zip(inputs, places_of(existing, inputs, dim), strict=True):
+    for each, place in zip(inputs, _places_of(existing, inputs, dim), strict=True):
         if place is None:
             new.append((range(0), each))
             report.appended.append(each.name)
-        elif is_there(existing, each, dim, place):
+        elif _is_there(existing, each, dim, place):
             report.there.append(each.name)
         elif replace:
             new.append((place, each))
@@ -222,28 +225,6 @@ def _sequence(existing: Input, new: Sequence[tuple[range, Input]], dim: str) -> 
     return [*found, cut_input(existing, dim, start, None), *following]
 
 
-def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
-    """Return an input with the values from `start` to `stop` along a dimension only.
-
-    Raises
-    ------
-    NotConvertibleError
-        They are not whole chunks of an array.
-    """
-    nodes: dict[str, Node] = dict(given.nodes)
-    for path, node in given.arrays.items():
-        axis = axis_of(node, dim)
-        if axis is None:
-            continue
-        length: int = node.metadata["shape"][axis]
-        end = length if stop is None else min(stop, length)
-        try:
-            nodes[path] = cut(node, axis, min(start, end), end, partial(given.variable, path))
-        except NotConvertibleError as error:
-            raise error.in_context(array=path) from error.__cause__
-    return Input(given.name, nodes, given.allow)
-
-
 def _require_all(found: Concatenation, growing: Growing, dim: str, report: AppendReport) -> None:
     """Refuse to append anything if an array of the hierarchy does not fit."""
     nodes = growing.existing.nodes
@@ -272,26 +253,50 @@ def _require_all(found: Concatenation, growing: Growing, dim: str, report: Appen
 
 
 def _new_locations(growing: Growing, new: Sequence[Input], dim: str) -> list[str]:
-    """Return prefixes of what new references refer to, and present ones do not."""
-    known = suggest_prefixes(_urls(growing.existing, dim, only_last=True))
-    covered = AllowList([*known, *(UrlLocation(*_place(root)).url for root in growing.roots)])
+    """Return prefixes of what new references refer to, and the last of the present ones do not."""
+    growing.existing.read_documents(dim)
+    known = suggest_prefixes(_last_locations(growing.existing, dim))
+    covered = AllowList([*known, *(UrlLocation(*_place_in(root)).url for root in growing.roots)])
     found = {url for each in new for url in _urls(each, dim)}
     return suggest_prefixes(url for url in found if covered.match(url) is None)
 
 
-def _place(root: UrlLocation) -> tuple[str, str, str]:
+def _place_in(root: UrlLocation) -> tuple[str, str, str]:
     return root.scheme, root.authority, root.path
 
 
-def _urls(given: Input, dim: str, *, only_last: bool = False) -> list[UrlLocation]:
-    """Return the objects of arrays along a dimension; or only of their last partitions."""
-    with ThreadPoolExecutor(CONCURRENT_ARRAYS) as threads:
-        nodes = given.arrays.values()
-        found = threads.map(partial(_paths_of, dim=dim, only_last=only_last), nodes)
-        # One of each directory, which most objects share: only prefixes are wanted.
-        paths = {_directory(path): path for paths in found for path in paths}
+def _last_locations(existing: Input, dim: str) -> Iterator[UrlLocation]:
+    """Yield an object of each directory that the last partitions of arrays refer to."""
+    found: dict[tuple[str, str, str], UrlLocation] = {}
+    paths: dict[str, str] = {}
+    for _, node, axis in existing.along(dim):
+        last = documents_along(node, axis)
+        if last is None:
+            paths |= _path_by_directory(node)
+            continue
+        for place in (place for loaded in last.loaded() for place in loaded.locations):
+            if isinstance(place, UrlLocation):
+                found[place.scheme, place.authority, _directory(place.path)] = place
+    yield from found.values()
+    yield from _resolved(paths)
+
+
+def _urls(given: Input, dim: str) -> Iterator[UrlLocation]:
+    """Yield an object of each directory that arrays along a dimension refer to."""
+    with ThreadPoolExecutor(CONCURRENT) as threads:
+        found = threads.map(_path_by_directory, (node for _, node, _ in given.along(dim)))
+        paths = {name: path for by_directory in found for name, path in by_directory.items()}
+    return _resolved(paths)
+
+
+def _path_by_directory(node: ArrayNode) -> dict[str, str]:
+    """Return one path of each directory, which most objects share: only prefixes are wanted."""
+    return {_directory(path): path for part in parts_of(node.manifest) for path in part.paths}
+
+
+def _resolved(paths: Mapping[str, str]) -> Iterator[UrlLocation]:
     locations = map(resolver(Base.parse("./")), paths.values())
-    return [location for location in locations if isinstance(location, UrlLocation)]
+    return (location for location in locations if isinstance(location, UrlLocation))
 
 
 def _directory(path: str) -> str:
@@ -299,115 +304,134 @@ def _directory(path: str) -> str:
     return path if not directory or directory.endswith("/") else directory
 
 
-def _paths_of(node: ArrayNode, dim: str, only_last: bool) -> set[str]:
-    axis = axis_of(node, dim)
-    if axis is None:
-        return set()
-    parts: Iterable[Manifest] = parts_of(node.manifest)
-    if only_last and isinstance(parts, StoredParts):
-        count = -(-node.metadata["shape"][axis] // chunk_shape(node)[axis])
-        parts = parts.along(axis, range(count - 1, count))
-    return {path for part in parts for path in part.paths}
+# What is there already, by coordinates or by references ------------------------------------
 
 
-# Trim -------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class TrimReport:
-    """What was removed.
+def _places_of(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
+    """Return for inputs which values along a dimension are theirs; None for one that is all new.
 
     Parameters
     ----------
-    kept, removed : int
-        Number of values along the dimension.
-    arrays : int
-        Number of arrays that were changed.
-    """
-
-    kept: int
-    removed: int
-    arrays: int = 0
-
-
-def trim(
-    location: str | Path | ObjectStore | Store,
-    *,
-    dim: str,
-    keep: int,
-    allow: Allow = None,
-    sole_writer: bool = False,
-) -> TrimReport:
-    """Remove the first values of a hierarchy along a dimension, in whole chunks, as one change.
-
-    Sources stay. Inline coordinates are cut anywhere; of other arrays, whole chunks are removed,
-    so that more values than asked for may stay. A native array becomes a manifest array that
-    refers to its own chunks, which stay.
-
-    Parameters
-    ----------
-    location : str, Path, obstore store or zarr Store
+    existing : Input
         The hierarchy.
+    inputs : sequence of Input
+        What is appended, in order. Without a coordinate, those are there that come first and are
+        the last references of the hierarchy.
     dim : str
-        Name of the dimension.
-    keep : int
-        How many of the last values stay at least.
-    allow, sole_writer
-        As for :func:`append`.
+        The dimension.
+
+    Returns
+    -------
+    list of (range or None)
+        A range may end beyond the present values, if only the first of the new ones are there.
 
     Raises
     ------
     NotConvertibleError
-        No array has the dimension, or arrays have other lengths along it.
-    WriteConflictError
-        Others changed the hierarchy again and again.
-    ValueError
-        `keep` is not a positive number.
+        Coordinates of several groups say otherwise, or do not mean the same.
     """
-    if keep < 1:
-        raise ValueError("keep must be at least 1")
-    access = access_by_prefix(allow)
-
-    def attempt() -> TrimReport:
-        growing = Growing.open(location, access, sole_writer=sole_writer)
-        with growing.as_it_is():
-            return _trimmed(growing, dim, keep)
-
-    return repeatedly(attempt)
+    found = [_by_coordinates(existing, each, dim) for each in inputs]
+    if any(places for places in found):
+        return [_only(each, places) for each, places in zip(inputs, found, strict=True)]
+    return _last(existing, inputs, dim)
 
 
-def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:
-    given = growing.existing
-    along: dict[str, int] = {}
-    for path, node in given.arrays.items():
-        axis = axis_of(node, dim)
-        if axis is not None:
-            along[path] = axis
-    lengths = {path: given.arrays[path].metadata["shape"][axis] for path, axis in along.items()}
-    if not along:
-        raise NotConvertibleError(f"no array has the dimension {dim!r}")
-    if len(set(lengths.values())) > 1:
-        one, other = sorted(lengths, key=lambda path: lengths[path])[:: len(lengths) - 1][:2]
-        raise NotConvertibleError(
-            f"it has {counted(lengths[other], 'value')} along {dim!r}, and {one!r} has "
-            f"{lengths[one]:,}",
-            array=other,
-        )
-    length = next(iter(lengths.values()))
-    for unreadable in given.refused:
-        raise NotConvertibleError(f"it cannot be read: {unreadable.reason}", array=unreadable.path)
-    chunks = [
-        chunk_shape(given.arrays[path])[axis]
-        for path, axis in along.items()
-        if not is_held(given.arrays[path])
+def _by_coordinates(existing: Input, new: Input, dim: str) -> list[range | None]:
+    """Return where each of the coordinates of a new input is."""
+    return [
+        _place(existing, new, path)
+        for path, node, axis in new.along(dim)
+        if is_coordinate(node) and axis == 0 and path in existing.arrays
     ]
-    whole = math.lcm(*chunks)
-    removed = max(0, length - keep) // whole * whole
-    report = TrimReport(length - removed, removed)
-    if not removed:
-        return report
-    cut_to = cut_input(given, dim, removed, None)
-    growing.set_all(JoinedArray(path, whole=cut_to.arrays[path]) for path in along)
-    report.arrays = len(along)
-    growing.commit()
-    return report
+
+
+def _only(new: Input, places: Sequence[range | None]) -> range | None:
+    if any(place != places[0] for place in places):
+        raise NotConvertibleError(
+            f"some of its groups are there already, and others are not: {new.name}"
+        )
+    return places[0] if places else None
+
+
+def _place(existing: Input, new: Input, path: str) -> range | None:
+    inputs = (existing, new)
+    meant = [meanings(each.arrays)[path] for each in inputs]
+    values = coordinate_of(
+        path,
+        [each.variable(path) for each in inputs],
+        meant,
+        lambda number, what: f"unlike {existing.name}, {inputs[number].name} has {what}",
+    )
+    ours, theirs = values.values
+    if not len(ours) or not len(theirs):
+        return None
+    position: dict[Any, int] = {value: at for at, value in enumerate(ours.tolist())}
+    at = [position.get(value) for value in theirs.tolist()]
+    known = [place for place in at if place is not None]
+    if not known:
+        return None
+    place = range(known[0], known[0] + len(theirs))
+    expected = [n if n < len(ours) else None for n in place]
+    if at != expected:
+        raise NotConvertibleError(
+            f"its values overlap those of {existing.name}, but not one after the other, such as "
+            f"{values.shown(ours[known[0]])}",
+            array=path,
+            remedy=f"Leave out {new.name}, or those of its values that are there.",
+        )
+    return place
+
+
+def _last(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
+    """Return the places of the first inputs whose references are the last of the hierarchy."""
+    length = _length(existing, dim)
+    lengths = [_length(each, dim) for each in inputs]
+    nothing: list[range | None] = [None] * len(inputs)
+    for count in range(len(inputs), 0, -1):
+        known = [each for each in lengths[:count] if each]
+        if length is None or len(known) < count or sum(known) > length:
+            continue
+        starts = np.cumsum([length - sum(known), *known]).tolist()
+        places = [range(*each) for each in itertools.pairwise(starts)]
+        pairs = zip(inputs[:count], places, strict=True)
+        if all(_is_there(existing, each, dim, place) for each, place in pairs):
+            return [*places, *nothing[count:]]
+    return nothing
+
+
+def _length(given: Input, dim: str) -> int | None:
+    """Return the number of values along a dimension; None if arrays say otherwise."""
+    lengths = {node.metadata["shape"][axis] for _, node, axis in given.along(dim)}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _is_there(existing: Input, new: Input, dim: str, place: range) -> bool:
+    """Whether all arrays of a new input have the same references at a place, or the same values.
+
+    Only the documents of the partitions there are read.
+    """
+    existing.read_documents(dim, place)
+    return all(_are_there(existing, new, dim, place))
+
+
+def _are_there(existing: Input, new: Input, dim: str, place: range) -> Iterator[bool]:
+    for path, node, axis in new.along(dim):
+        there = existing.arrays.get(path)
+        if there is None or place.stop > there.metadata["shape"][axis]:
+            yield False
+        elif is_coordinate(node) and axis == 0:
+            continue  # its values say where it is
+        elif is_held(there) and is_held(node):
+            ours = existing.values(path).take(place, axis)
+            yield bool(np.array_equal(ours, new.values(path)))
+        else:
+            yield _same(existing, there, node, axis, place)
+
+
+def _same(existing: Input, there: ArrayNode, node: ArrayNode, axis: int, place: range) -> bool:
+    if chunk_shape(there) != chunk_shape(node):
+        return False
+    if not is_aligned(there, axis, place.start, place.stop):
+        return False
+    part = cut(there, axis, place.start, place.stop, lambda: existing.variable(there.path))
+    return are_same(whole(part), whole(node))

@@ -18,15 +18,13 @@ from zarr.abc.store import Store
 from zarr_manifest.conversion.concatenation.comparing import (
     Meanings,
     axis_of,
+    coordinate_of,
     dimensions,
     is_coordinate,
+    joined_values,
     meanings,
     other_shape,
     other_storage,
-)
-from zarr_manifest.conversion.concatenation.coordinates import (
-    coordinate_of,
-    joined_values,
     require_order,
 )
 from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
@@ -188,8 +186,7 @@ class JoinedArray:
         if self.whole is not None:
             return self.whole.manifest
         assert self.joint is not None  # one or the other
-        shape = None if partition_shape is None else tuple(partition_shape)
-        return self.joint.manifest(partition_shape=shape)
+        return self.joint.manifest(partition_shape)
 
     def node(self) -> ArrayNode:
         """Return the array as a node."""

@@ -1,16 +1,34 @@
-"""A part of an array along a dimension, in whole chunks: what stays, and what is replaced."""
+"""A part of each array along a dimension, in whole chunks; and the removal of the first values."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from zarr_manifest.conversion.concatenation.coordinates import Coordinate, joined_values
-from zarr_manifest.conversion.concatenation.inputs import is_held
-from zarr_manifest.conversion.concatenation.placing import Joint, Placement, chunk_shape
-from zarr_manifest.conversion.files import StoredParts
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
+from zarr.abc.store import Store
+
+from zarr_manifest.conversion.concatenation.comparing import Coordinate, joined_values
+from zarr_manifest.conversion.concatenation.concatenating import JoinedArray
+from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
+from zarr_manifest.conversion.concatenation.inputs import Input, is_held
+from zarr_manifest.conversion.concatenation.placing import (
+    Joint,
+    Placement,
+    chunk_shape,
+    chunks_of,
+    documents_along,
+)
+from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.showing import counted
+from zarr_manifest.sources import Allow, access_by_prefix
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 
 def is_aligned(node: ArrayNode, axis: int, start: int, stop: int) -> bool:
@@ -47,9 +65,7 @@ def cut(
     if (start, stop) == (0, length):
         return node
     chunk = chunk_shape(node)[axis]
-    if start == stop:
-        return _without_values(node, axis)
-    if not is_aligned(node, axis, start, stop):
+    if start < stop and not is_aligned(node, axis, start, stop):
         if not is_held(node):
             raise NotConvertibleError(
                 f"the values from {start:,} to {stop:,} are not whole chunks of {chunk:,}"
@@ -59,20 +75,126 @@ def cut(
         return joined_values(node, Coordinate(node.path, [part], is_decoded=False), axis)
     shape = list(node.metadata["shape"])
     shape[axis] = stop - start
-    chunks = range(start // chunk, -(-stop // chunk))
-    manifest = node.manifest
-    if isinstance(manifest, StreamedManifest) and isinstance(manifest.parts, StoredParts):
-        parts = manifest.parts.along(axis, chunks)
-        manifest = StreamedManifest(manifest.partition_shape, parts, is_in_order=True)
-    placement = Placement(
-        ArrayNode(node.path, node.metadata, manifest), -chunks.start, chunks.stop, chunks=chunks
-    )
-    joint = Joint({**node.metadata, "shape": shape}, axis, [placement])
+    placements: list[Placement] = []
+    if start < stop:
+        chunks = chunks_of(node, axis, range(start, stop))
+        manifest, parts = node.manifest, documents_along(node, axis, chunks)
+        if parts is not None and isinstance(manifest, StreamedManifest):
+            manifest = StreamedManifest(manifest.partition_shape, parts, is_in_order=True)
+        few = ArrayNode(node.path, node.metadata, manifest)
+        placements.append(Placement(few, -chunks.start, chunks.stop, chunks=chunks))
+    joint = Joint({**node.metadata, "shape": shape}, axis, placements)
     return ArrayNode(node.path, joint.metadata, joint.manifest(), node.notes)
 
 
-def _without_values(node: ArrayNode, axis: int) -> ArrayNode:
-    shape = list(node.metadata["shape"])
-    shape[axis] = 0
-    joint = Joint({**node.metadata, "shape": shape}, axis, [])
-    return ArrayNode(node.path, joint.metadata, joint.manifest(), node.notes)
+def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
+    """Return an input with the values from `start` to `stop` along a dimension only.
+
+    Raises
+    ------
+    NotConvertibleError
+        They are not whole chunks of an array.
+    """
+    nodes: dict[str, Node] = dict(given.nodes)
+    for path, node, axis in given.along(dim):
+        length: int = node.metadata["shape"][axis]
+        end = length if stop is None else min(stop, length)
+        try:
+            nodes[path] = cut(node, axis, min(start, end), end, partial(given.variable, path))
+        except NotConvertibleError as error:
+            raise error.in_context(array=path) from error.__cause__
+    return Input(given.name, nodes, given.allow)
+
+
+# Trim -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TrimReport:
+    """What was removed.
+
+    Parameters
+    ----------
+    kept, removed : int
+        Number of values along the dimension.
+    arrays : int
+        Number of arrays that were changed.
+    """
+
+    kept: int
+    removed: int
+    arrays: int = 0
+
+
+def trim(
+    location: str | Path | ObjectStore | Store,
+    *,
+    dim: str,
+    keep: int,
+    allow: Allow = None,
+    sole_writer: bool = False,
+) -> TrimReport:
+    """Remove the first values of a hierarchy along a dimension, in whole chunks, as one change.
+
+    Sources stay. Inline coordinates are cut anywhere; of other arrays, whole chunks are removed,
+    so that more values than asked for may stay. A native array becomes a manifest array that
+    refers to its own chunks, which stay.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy.
+    dim : str
+        Name of the dimension.
+    keep : int
+        How many of the last values stay at least.
+    allow, sole_writer
+        As for :func:`append`.
+
+    Raises
+    ------
+    NotConvertibleError
+        No array has the dimension, or arrays have other lengths along it.
+    WriteConflictError
+        Others changed the hierarchy again and again.
+    ValueError
+        `keep` is not a positive number.
+    """
+    if keep < 1:
+        raise ValueError("keep must be at least 1")
+    access = access_by_prefix(allow)
+
+    def attempt() -> TrimReport:
+        growing = Growing.open(location, access, sole_writer=sole_writer)
+        with growing.as_it_is():
+            return _trimmed(growing, dim, keep)
+
+    return repeatedly(attempt)
+
+
+def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:
+    given = growing.existing
+    along = list(given.along(dim))
+    lengths = {path: node.metadata["shape"][axis] for path, node, axis in along}
+    if not along:
+        raise NotConvertibleError(f"no array has the dimension {dim!r}")
+    if len(set(lengths.values())) > 1:
+        one, other = sorted(lengths, key=lambda path: lengths[path])[:: len(lengths) - 1][:2]
+        raise NotConvertibleError(
+            f"it has {counted(lengths[other], 'value')} along {dim!r}, and {one!r} has "
+            f"{lengths[one]:,}",
+            array=other,
+        )
+    length = next(iter(lengths.values()))
+    for unreadable in given.refused:
+        raise NotConvertibleError(f"it cannot be read: {unreadable.reason}", array=unreadable.path)
+    whole = math.lcm(*(chunk_shape(node)[axis] for _, node, axis in along if not is_held(node)))
+    removed = max(0, length - keep) // whole * whole
+    report = TrimReport(length - removed, removed)
+    if not removed:
+        return report
+    cut_to = cut_input(given, dim, removed, None)
+    growing.set_all(JoinedArray(path, whole=cut_to.arrays[path]) for path in lengths)
+    report.arrays = len(along)
+    growing.commit()
+    return report

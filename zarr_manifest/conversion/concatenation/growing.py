@@ -21,11 +21,15 @@ import numpy.typing as npt
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.concatenating import JoinedArray
-from zarr_manifest.conversion.concatenation.inputs import Input, opened_input
-from zarr_manifest.conversion.concatenation.overlap import whole
-from zarr_manifest.conversion.concatenation.placing import Joint, Placement, chunk_shape
-from zarr_manifest.conversion.files import StoredParts
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
+from zarr_manifest.conversion.concatenation.inputs import CONCURRENT, Input, opened_input
+from zarr_manifest.conversion.concatenation.placing import (
+    Joint,
+    Placement,
+    chunks_of,
+    documents_along,
+    joined,
+)
+from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
 from zarr_manifest.conversion.target import SourcePaths
 from zarr_manifest.errors import ManifestError, NotConvertibleError, WriteConflictError
 from zarr_manifest.format import (
@@ -42,7 +46,7 @@ from zarr_manifest.hierarchy import (
     store_underneath,
 )
 from zarr_manifest.locations import Base, UrlLocation, quote_path
-from zarr_manifest.manifest import Manifest, references_of
+from zarr_manifest.manifest import References, references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import open_hierarchy, store_urls
 from zarr_manifest.writing import (
@@ -62,9 +66,6 @@ if TYPE_CHECKING:
 
 # Others may append at the same time: each goes after the one before.
 _MOST_ATTEMPTS = 40
-
-# Number of arrays of which documents are read or written at the same time.
-CONCURRENT_ARRAYS = 32
 
 # What is written by default if nobody asks for another form.
 _ONE_DOCUMENT = f"./manifest-{DIGEST_PLACEHOLDER}.json"
@@ -190,7 +191,7 @@ class Growing:
             For each, the number of references that were written.
         """
         # Waiting for stores takes longer than all else.
-        with ThreadPoolExecutor(CONCURRENT_ARRAYS) as threads:
+        with ThreadPoolExecutor(CONCURRENT) as threads:
             return list(threads.map(functools.partial(self._set_named, replaced), arrays))
 
     def _set_named(self, replaced: Sequence[tuple[range, Input]] | None, array: JoinedArray) -> int:
@@ -218,28 +219,31 @@ class Growing:
             form = Form(base=base, lock=not ArrayMetadata("", metadata).is_unlocked)
         else:
             form = Form.as_declared(declared, metadata, base)
-        partial: tuple[dict[Partition, str], Manifest | StreamedManifest] | None = None
+
+        def rewrite(references: References) -> References:
+            return paths.rewritten(references)[0]
+
+        partial: tuple[dict[Partition, str], Joint] | None = None
         if array.joint is not None and form.manifest in (None, _ONE_DOCUMENT):
             form = _partitioned(form, array.joint)
         elif declared is not None and array.joint is not None and replaced is not None:
             present = self.existing.arrays[array.path]
             new = [(place, each.arrays[array.path]) for place, each in replaced]
-            partial = _partial(declared, array.joint, present, new)
-            if self.hierarchy.base is None:
-                paths.keep(_written(present, array.joint.axis))
+            partial = _partial(declared, array.joint, present, new, rewrite)
         if partial is None:
-            partial = {}, array.manifest(form.partition_shape)
-        checksums, manifest = partial
-        writer = ArrayWriter(self.change.store, array.path, metadata, form, checksums)
+            manifest = array.manifest(form.partition_shape)
+            parts: Iterable[References] = map(rewrite, map(references_of, parts_of(manifest)))
+        else:
+            parts = map(references_of, parts_of(partial[1].manifest(form.partition_shape)))
+        kept = {} if partial is None else partial[0]
+        writer = ArrayWriter(self.change.store, array.path, metadata, form, kept)
         written = 0
-        if isinstance(manifest, Manifest) or form.partition_shape is None:
-            found = whole(ArrayNode(array.path, array.metadata, manifest))
-            writer.write(paths.rewritten(found)[0])
+        if form.partition_shape is None:
+            found = joined(parts, writer.array.chunk_grid.counts)
+            writer.write(found)
             written = len(found)
         else:
-            parts = (paths.rewritten(references_of(part))[0] for part in manifest.parts)
-            for part in writer.write_parts(parts):
-                written += len(part)
+            written = sum(map(len, writer.write_parts(parts)))
         self.change.set(array.path, writer.metadata)
         return written
 
@@ -320,9 +324,13 @@ def growing_partitions(counts: Sequence[int], axis: int) -> list[int]:
 
 
 def _partial(
-    stated: Configuration, joint: Joint, present: ArrayNode, new: Sequence[tuple[range, ArrayNode]]
-) -> tuple[dict[Partition, str], Manifest | StreamedManifest] | None:
-    """Return the checksums of the documents that stay, and the other partitions.
+    stated: Configuration,
+    joint: Joint,
+    present: ArrayNode,
+    new: Sequence[tuple[range, ArrayNode]],
+    rewrite: Callable[[References], References],
+) -> tuple[dict[Partition, str], Joint] | None:
+    """Return the checksums of the documents that stay, and what is in the other partitions.
 
     None if all documents have to be written.
 
@@ -336,20 +344,20 @@ def _partial(
         The array as it is.
     new : sequence of (range, ArrayNode)
         What is put into it, and which of the present values it replaces.
+    rewrite : callable
+        Returns new references as they are written; the paths of present ones stay.
     """
-    parts = present.manifest.parts if isinstance(present.manifest, StreamedManifest) else None
-    checksums = checksums_to_keep(stated, len(joint.grid_shape))
-    shape = stated.partition_shape
-    if checksums is None or shape is None or not isinstance(parts, StoredParts):
+    axis, grid_shape, shape = joint.axis, joint.grid_shape, stated.partition_shape
+    checksums = checksums_to_keep(stated, len(grid_shape))
+    if checksums is None or shape is None or documents_along(present, axis) is None:
         return None
-    axis, chunk = joint.axis, chunk_shape(present)[joint.axis]
-    if chunk_shape(ArrayNode(present.path, joint.metadata, present.manifest))[axis] != chunk:
+    if joint.metadata["chunk_grid"] != present.metadata["chunk_grid"]:
         return None
-    length: int = present.metadata["shape"][axis]
-    stays = np.zeros(joint.grid_shape[axis], bool)
-    stays[: -(-length // chunk)] = True
+    stays = np.zeros(grid_shape[axis], bool)
+    stays[: len(chunks_of(present, axis))] = True
     for place, _ in new:
-        stays[place.start // chunk : -(-place.stop // chunk)] = False
+        replaced = chunks_of(present, axis, place)
+        stays[replaced.start : replaced.stop] = False
     starts = np.arange(0, len(stays), shape[axis])
     is_whole = np.logical_and.reduceat(stays, starts)
     own: dict[Partition, str] = {
@@ -359,31 +367,17 @@ def _partial(
     }
     # What stays in the other partitions is written with what is new there.
     kept = stays & ~np.repeat(is_whole, shape[axis])[: len(stays)]
-    used = [
-        Placement(_within(present, parts, axis, chunks), 0, chunks.stop, chunks=chunks)
-        for chunks in _runs(kept)
-    ]
+    used: list[Placement] = []
+    for chunks in _runs(kept):
+        documents = documents_along(present, axis, chunks)
+        assert documents is not None  # as above
+        few = StreamedManifest(shape, list(documents.as_written()), is_in_order=True)
+        part = ArrayNode(present.path, present.metadata, few)
+        used.append(Placement(part, 0, chunks.stop, chunks=chunks))
     added = {id(node) for _, node in new}
-    used += [each for each in joint.placements if id(each.node) in added]
+    used += [replace(each, rewrite=rewrite) for each in joint.placements if id(each.node) in added]
     used.sort(key=lambda each: each.start if each.chunks is None else each.chunks.start)
-    return own, joint.manifest(used, partition_shape=shape)
-
-
-def _written(node: ArrayNode, axis: int) -> Mapping[str, str]:
-    """Return the paths in the last partition as they are written, by URL."""
-    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
-    if not isinstance(parts, StoredParts):
-        return {}
-    count = -(-node.metadata["shape"][axis] // chunk_shape(node)[axis])
-    return parts.along(axis, range(count - 1, count)).written
-
-
-def _within(node: ArrayNode, parts: StoredParts, axis: int, chunks: range) -> ArrayNode:
-    """Return an array with the documents that have some chunks along an axis."""
-    manifest = node.manifest
-    assert isinstance(manifest, StreamedManifest)  # it has stored parts
-    few = StreamedManifest(manifest.partition_shape, parts.along(axis, chunks), is_in_order=True)
-    return ArrayNode(node.path, node.metadata, few)
+    return own, replace(joint, placements=used)
 
 
 def _runs(mask: npt.NDArray[np.bool_]) -> Iterator[range]:

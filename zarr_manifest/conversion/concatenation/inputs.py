@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,12 +17,16 @@ from zarr.abc.store import Store
 from zarr.errors import UnstableSpecificationWarning
 from zarr.storage import MemoryStore, ObjectStore
 
+from zarr_manifest.conversion.concatenation.comparing import axis_of
+from zarr_manifest.conversion.concatenation.placing import chunks_of, documents_along
 from zarr_manifest.conversion.files import (
     ZARR_FORMATS,
     FileSources,
+    StoredParts,
     detect_format,
     files_named,
     hierarchy_nodes,
+    keep_all,
     read_files,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
@@ -41,6 +47,9 @@ if TYPE_CHECKING:
 
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
+
+# Number of sources, or arrays, of which documents are read or written at the same time.
+CONCURRENT = 32
 
 # Every manifest is held inline to read its values, however large.
 _ANY_SIZE = 2**62
@@ -71,6 +80,25 @@ class Input:
     def arrays(self) -> dict[str, ArrayNode]:
         """Its arrays, by path."""
         return {path: node for path, node in self.nodes.items() if isinstance(node, ArrayNode)}
+
+    def along(self, dim: str) -> Iterator[tuple[str, ArrayNode, int]]:
+        """Yield the arrays along a dimension: path, node, and which of its axes it is."""
+        for path, node in self.arrays.items():
+            axis = axis_of(node, dim)
+            if axis is not None:
+                yield path, node, axis
+
+    def read_documents(self, dim: str, values: range | None = None) -> None:
+        """Read what manifests say of some values along a dimension, by default the last.
+
+        Of all arrays at the same time; if it is one document of each, that is held.
+        """
+        found: list[StoredParts] = []
+        for _, node, axis in self.along(dim):
+            with suppress(NotConvertibleError):  # raised again where it is compared
+                chunks = None if values is None else chunks_of(node, axis, values)
+                found += filter(None, [documents_along(node, axis, chunks)])
+        keep_all(found)
 
     @property
     def groups(self) -> Iterator[GroupNode]:
@@ -135,10 +163,13 @@ def is_held(node: ArrayNode) -> bool:
     return not empty and inline == len(node.manifest) == int(np.prod(grid.counts))
 
 
+@unstable_types_accepted  # also by threads, which restore the filters of each other
 def open_inputs(
     sources: Iterable[Source], allow: Mapping[str, Access], scans: str | Path | None = None
 ) -> list[Input]:
     """Return what sources name, in their order; the files of a pattern are sorted.
+
+    Several are read at the same time.
 
     Parameters
     ----------
@@ -155,28 +186,26 @@ def open_inputs(
     ManifestError
         One of them cannot be read.
     """
-    found: list[Input] = []
-    for number, source in enumerate(sources, start=1):
-        if isinstance(source, str | Path):
-            found += _named(source, allow, scans)
-        elif not isinstance(source, list | tuple):
-            found.append(hierarchy_input(source, allow))
-        else:
-            nodes = cast("Sequence[Node]", source)
-            found.append(Input(f"input {number}", _by_path(nodes), allow))
-    return found
-
-
-def _named(
-    source: str | Path, allow: Mapping[str, Access], scans: str | Path | None
-) -> Iterator[Input]:
     files = FileSources(allow)
-    for url in files_named([source], files):
-        if detect_format(url, files) in ZARR_FORMATS:
-            yield hierarchy_input(url, allow)
-        else:
-            nodes = _by_path(read_files(url, scans=scans, allow=allow))
-            yield Input(redact(url), nodes, _with_access(allow, _location(url), None))
+    found: list[tuple[int, Any]] = []
+    for number, source in enumerate(sources, start=1):
+        is_named = isinstance(source, str | Path)
+        each = files_named([source], files) if is_named else [source]
+        found += [(number, one) for one in each]
+    open_one = partial(_opened, files=files, scans=scans)
+    with ThreadPoolExecutor(CONCURRENT) as threads:
+        return list(threads.map(open_one, found))
+
+
+def _opened(numbered: tuple[int, Any], files: FileSources, scans: str | Path | None) -> Input:
+    number, source = numbered
+    allow = files.allow
+    if isinstance(source, list | tuple):
+        return Input(f"input {number}", _by_path(cast("Sequence[Node]", source)), allow)
+    if not isinstance(source, str) or detect_format(source, files) in ZARR_FORMATS:
+        return hierarchy_input(source, allow)
+    nodes = _by_path(read_files(source, scans=scans, allow=allow))
+    return Input(redact(source), nodes, _with_access(allow, _location(source), None))
 
 
 def hierarchy_input(

@@ -6,11 +6,13 @@ are held.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zarr_manifest.conversion.files import StoredParts
 from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
 from zarr_manifest.conversion.values import brief
@@ -46,6 +48,8 @@ class Placement:
         Size of such a piece; 0 if chunks are not split.
     chunks : range, optional
         Which of its chunks are used, by their position along the axis; all by default.
+    rewrite : callable, optional
+        Takes its references, with URLs as paths, and returns them as they are written.
     """
 
     node: ArrayNode
@@ -54,6 +58,7 @@ class Placement:
     pieces: int = 1
     nbytes: int = 0
     chunks: range | None = None
+    rewrite: Callable[[References], References] | None = None
 
     @property
     def stop(self) -> int:
@@ -63,10 +68,10 @@ class Placement:
     def parts(self, grid_shape: tuple[int, ...], axis: int) -> Iterator[References]:
         """Yield the references of the input's manifest, part by part, in the new grid."""
         for part in map(references_of, parts_of(self.node.manifest)):
-            found = part
+            found = part if self.rewrite is None else self.rewrite(part)
             if self.nbytes:
                 own = (*part.grid_shape[:axis], self.count, *part.grid_shape[axis + 1 :])
-                found = in_pieces(part, own, axis, pieces=self.pieces, nbytes=self.nbytes)
+                found = in_pieces(found, own, axis, pieces=self.pieces, nbytes=self.nbytes)
             yield placed(found, grid_shape, axis, chunks=self.chunks, shift=self.start)
 
 
@@ -82,6 +87,32 @@ def chunk_shape(node: ArrayNode) -> tuple[int, ...]:
     if grid is None or grid.regular is None:
         raise NotConvertibleError("its chunks differ in length, and such arrays are not joined")
     return grid.regular
+
+
+def chunks_of(node: ArrayNode, axis: int, values: range | None = None) -> range:
+    """Return the chunks along a dimension that have some of the values, by default all."""
+    chunk = chunk_shape(node)[axis]
+    values = range(node.metadata["shape"][axis]) if values is None else values
+    return range(values.start // chunk, -(-values.stop // chunk))
+
+
+def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> StoredParts | None:
+    """Return the documents that have some chunks along a dimension, by default the last.
+
+    None unless the array has a partitioned manifest in a hierarchy.
+    """
+    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
+    if not isinstance(parts, StoredParts):
+        return None
+    return parts.along(axis, chunks_of(node, axis)[-1:] if chunks is None else chunks)
+
+
+def whole(node: ArrayNode) -> References:
+    """Return all references of an array."""
+    if isinstance(node.manifest, Manifest):
+        return references_of(node.manifest)
+    grid_shape = tuple(len(chunks_of(node, axis)) for axis in range(len(chunk_shape(node))))
+    return joined(map(references_of, parts_of(node.manifest)), grid_shape)
 
 
 @dataclass(frozen=True)
@@ -112,44 +143,32 @@ class Joint:
         assert grid is not None  # it is regular
         return grid.counts
 
-    def manifest(
-        self,
-        placements: Sequence[Placement] | None = None,
-        *,
-        partition_shape: tuple[int, ...] | None = None,
-    ) -> Manifest | StreamedManifest:
-        """Return the manifest of the array, or the part of it from some of the inputs.
+    def manifest(self, partition_shape: Sequence[int] | None = None) -> Manifest | StreamedManifest:
+        """Return the manifest of the array.
 
         Parameters
         ----------
-        placements : sequence of Placement, optional
-            The inputs; all by default.
-        partition_shape : tuple of int, optional
+        partition_shape : sequence of int, optional
             Number of chunks in a partition; by default, that of the first input that has several.
         """
-        used = self.placements if placements is None else placements
         if partition_shape is None:
             shapes = (
                 each.node.manifest.partition_shape
-                for each in used
+                for each in self.placements
                 if isinstance(each.node.manifest, StreamedManifest) and not each.nbytes
             )
             partition_shape = next(shapes, None)
         grid_shape = self.grid_shape
         if partition_shape is None:
-            return Manifest(_joined(_all_parts(used, grid_shape, self.axis), grid_shape))
-        parts = _JoinedParts(used, grid_shape, self.axis, partition_shape)
-        return StreamedManifest(partition_shape, parts)
+            every = (each.parts(grid_shape, self.axis) for each in self.placements)
+            return Manifest(joined(itertools.chain.from_iterable(every), grid_shape))
+        shape = tuple(partition_shape)
+        parts = _JoinedParts(self.placements, grid_shape, self.axis, shape)
+        return StreamedManifest(shape, parts)
 
 
-def _all_parts(
-    placements: Iterable[Placement], grid_shape: tuple[int, ...], axis: int
-) -> Iterator[References]:
-    for each in placements:
-        yield from each.parts(grid_shape, axis)
-
-
-def _joined(parts: Iterable[References], grid_shape: tuple[int, ...]) -> References:
+def joined(parts: Iterable[References], grid_shape: tuple[int, ...]) -> References:
+    """Return references to different chunks of one grid together."""
     joined = JoinedReferences()
     for part in parts:
         joined.add_references(part)
@@ -215,7 +234,7 @@ class _JoinedParts:
             is_shared = stop is not None and end > stop
             is_open = done is not None and (index[0] + 1) * self.shape[0] > done
             if not is_shared and not is_open:
-                yield Manifest(_joined(waiting.pop(index), self.grid_shape))
+                yield Manifest(joined(waiting.pop(index), self.grid_shape))
 
 
 # Whether they fit -------------------------------------------------------------------------

@@ -7,7 +7,12 @@ from zarr_manifest.conversion.files.scanning import Scan
 from zarr_manifest.conversion.files.scans import ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.workers import Parallel
-from zarr_manifest.conversion.files.zarr3 import StoredParts, hierarchy_nodes, read_hierarchy
+from zarr_manifest.conversion.files.zarr3 import (
+    StoredParts,
+    hierarchy_nodes,
+    keep_all,
+    read_hierarchy,
+)
 
 __all__ = [
     "FORMATS",
@@ -21,6 +26,7 @@ __all__ = [
     "file_url",
     "files_named",
     "hierarchy_nodes",
+    "keep_all",
     "read_files",
     "read_hierarchy",
     "scan",

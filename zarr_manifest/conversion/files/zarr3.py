@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -369,7 +370,7 @@ class StoredParts:
     roots : list of UrlLocation
         The URL of the hierarchy's root, if it has one.
     within : (int, range), optional
-        A dimension, and which chunks along it are wanted: other partitions are not read.
+        A dimension, and which partitions along it are wanted: others are not read.
     is_kept : bool
         Whether the documents are held once they have been read.
     """
@@ -388,10 +389,8 @@ class StoredParts:
         self._roots = roots
         self._within = within
         self._is_kept = is_kept
-        self._kept: list[Manifest] | None = None
-        self._along: dict[tuple[int, int], StoredParts] = {}
-        # Paths as written, by URL; only if documents are kept.
-        self.written: dict[str, str] = {}
+        self._kept: list[LoadedManifest] | None = None
+        self._along: dict[tuple[int, range], StoredParts] = {}
 
     def along(self, axis: int, chunks: range) -> StoredParts:
         """Return the documents of the partitions that have some chunks along a dimension.
@@ -399,25 +398,13 @@ class StoredParts:
         Those of one partition's length are kept: the end of what grows is looked at several times.
         """
         partitions = self._array.partitions
-        if partitions is None or not chunks:
-            return self._part(axis, chunks, is_kept=False)
+        if partitions is None:
+            return self
         length = partitions.shape[axis]
-        number = chunks.start // length
-        if chunks.stop > (number + 1) * length:
-            return self._part(axis, chunks, is_kept=False)
-        if (axis, number) not in self._along:
-            within = range(number * length, (number + 1) * length)
-            self._along[axis, number] = self._part(axis, within, is_kept=True)
-        return self._along[axis, number]
-
-    async def keep(self) -> None:
-        """Read the documents that are held, unless they have been read."""
-        if self._is_kept and self._kept is None:
-            self._kept = await self._wanted()
-
-    def _part(self, axis: int, chunks: range, *, is_kept: bool) -> StoredParts:
-        within = (axis, chunks)
-        return StoredParts(self._array, self._documents, self._roots, within, is_kept=is_kept)
+        within = (axis, range(chunks.start // length, -(-chunks.stop // length)))
+        is_kept = len(within[1]) == 1
+        found = StoredParts(self._array, self._documents, self._roots, within, is_kept=is_kept)
+        return self._along.setdefault(within, found) if is_kept else found
 
     def whole(self) -> Manifest:
         """Return a manifest that is one document.
@@ -433,43 +420,55 @@ class StoredParts:
         return self._manifest(loaded)
 
     def __iter__(self) -> Iterator[Manifest]:
+        return map(self._manifest, self.loaded())
+
+    def as_written(self) -> Iterator[Manifest]:
+        """Yield the documents with their own paths."""
+        return (Manifest(loaded.manifest) for loaded in self.loaded())
+
+    def loaded(self) -> Iterator[LoadedManifest]:
+        """Yield the documents, and where their paths lead."""
         try:
             if self._is_kept:
                 if self._kept is None:
                     sync(self.keep())
                 yield from self._kept or ()
                 return
-            found: Iterable[Any] = sync(self._documents.partitions())
-            partitions = (each for each in found if self._is_wanted(each))
+            found: Iterable[Any] = sync(self._partitions())
+            partitions = iter(found)
             while batch := list(itertools.islice(partitions, CONCURRENCY)):
                 yield from sync(self._loaded(batch))
             sync(self._documents.check_missing())
         except ManifestError as error:
             raise error.in_context(array=self._array.path) from error.__cause__
 
-    def _is_wanted(self, partition: tuple[int, ...] | None) -> bool:
-        if self._within is None or partition is None or self._array.partitions is None:
-            return True
-        axis, chunks = self._within
-        region = self._array.partitions.region(partition)[axis]
-        return region.start < chunks.stop and chunks.start < region.stop
+    async def keep(self) -> None:
+        """Read the documents that are held, unless they have been read."""
+        if self._is_kept and self._kept is None:
+            found = await self._loaded(await self._partitions())
+            await self._documents.check_missing()
+            self._kept = found
 
-    async def _wanted(self) -> list[Manifest]:
-        partitions = await self._documents.partitions()
-        found = await self._loaded(each for each in partitions if self._is_wanted(each))
-        await self._documents.check_missing()
-        return found
+    async def _partitions(self) -> Iterable[Any]:
+        array, partitions = self._array, self._array.partitions
+        if self._within is None or partitions is None:
+            return await self._documents.partitions()
+        axis, numbers = self._within
+        counts = list(map(range, partitions.counts))
+        counts[axis] = range(numbers.start, min(numbers.stop, partitions.counts[axis]))
+        if array.named is not None and math.prod(map(len, counts)) <= len(array.named):
+            return filter(array.has_document, itertools.product(*counts))
+        found = await self._documents.partitions()
+        return (each for each in found if each is None or each[axis] in numbers)
 
-    async def _loaded(self, batch: Iterable[Any]) -> list[Manifest]:
+    async def _loaded(self, batch: Iterable[Any]) -> list[LoadedManifest]:
         if self._array.partitions is None:
-            return [self._manifest(loaded) async for loaded in self._documents.every()]
+            return [loaded async for loaded in self._documents.every()]
         calls = (functools.partial(self._documents.partition, each) for each in batch)
-        return [self._manifest(loaded) async for loaded in in_order(calls, CONCURRENCY)]
+        return [loaded async for loaded in in_order(calls, CONCURRENCY)]
 
     def _manifest(self, loaded: LoadedManifest) -> Manifest:
         urls = [self._url(each) for each in loaded.locations]
-        if self._is_kept:
-            self.written |= zip(urls, loaded.manifest.paths, strict=True)
         return Manifest(loaded.manifest.with_paths(urls))
 
     def _url(self, location: Location) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -102,13 +102,6 @@ class SourcePaths:
             any_relative |= is_relative
         same = tuple(paths) == manifest.paths
         return manifest if same else manifest.with_paths(paths), any_relative
-
-    def keep(self, written: Mapping[str, str]) -> None:
-        """Let locations be written as they are, given what resolves to them by their URL."""
-        if len(self._known) < _MAX_KNOWN:
-            self._known |= {
-                url: (path, _ABSOLUTE.match(path) is None) for url, path in written.items()
-            }
 
     def _learn(self, path: str) -> tuple[str, bool]:
         location = self._resolve(path)
