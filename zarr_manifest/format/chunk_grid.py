@@ -7,6 +7,7 @@ its own. Pure.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -239,7 +240,7 @@ def _edges(given: Any, size: int) -> Sequence[int]:
     return tuple(itertools.accumulate(lengths))
 
 
-class Partitions(Struct, frozen=True):
+class Partitions(Struct, frozen=True, dict=True):
     """A chunk grid divided into blocks.
 
     Parameters
@@ -263,7 +264,7 @@ class Partitions(Struct, frozen=True):
     grid_shape: tuple[int, ...]
     shape: tuple[int, ...]
 
-    @property
+    @functools.cached_property
     def counts(self) -> tuple[int, ...]:
         """Number of blocks along each dimension."""
         return tuple(-(-n // p) for n, p in zip(self.grid_shape, self.shape, strict=True))

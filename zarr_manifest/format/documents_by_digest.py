@@ -7,6 +7,7 @@ name (specification, "Documents by digest").
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Collection, Sequence
@@ -172,6 +173,7 @@ def document_reference(
     return template
 
 
+@functools.lru_cache(maxsize=1024)  # the arrays of a hierarchy have the same
 def template_problem(template: str, *, is_partitioned: bool, has_checksums: bool) -> str | None:
     """Return what is wrong with the placeholders of a declaration's ``manifest``, or None.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 import posixpath
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.concatenating import JoinedArray
@@ -353,40 +352,43 @@ def _partial(
         return None
     if joint.metadata["chunk_grid"] != present.metadata["chunk_grid"]:
         return None
-    stays = np.zeros(grid_shape[axis], bool)
-    stays[: len(chunks_of(present, axis))] = True
-    for place, _ in new:
-        replaced = chunks_of(present, axis, place)
-        stays[replaced.start : replaced.stop] = False
-    starts = np.arange(0, len(stays), shape[axis])
-    is_whole = np.logical_and.reduceat(stays, starts)
+    count, length = len(chunks_of(present, axis)), shape[axis]
+    replaced = sorted(
+        [chunks_of(present, axis, place) for place, _ in new], key=operator.attrgetter("start")
+    )
+    others = [*filter(len, replaced), range(count, grid_shape[axis])]
+    changed = {n for each in others for n in range(each.start // length, -(-each.stop // length))}
     own: dict[Partition, str] = {
         index: each
         for index, each in checksums.items()
-        if index is not None and is_whole[index[axis]]
+        if index is not None and index[axis] not in changed
     }
     # What stays in the other partitions is written with what is new there.
-    kept = stays & ~np.repeat(is_whole, shape[axis])[: len(stays)]
     used: list[Placement] = []
-    for chunks in _runs(kept):
-        documents = documents_along(present, axis, chunks)
-        assert documents is not None  # as above
-        few = StreamedManifest(shape, list(documents.as_written()), is_in_order=True)
-        part = ArrayNode(present.path, present.metadata, few)
-        used.append(Placement(part, 0, chunks.stop, chunks=chunks))
+    for number in changed:
+        block = range(number * length, min((number + 1) * length, count))
+        for chunks in _outside(block, replaced):
+            documents = documents_along(present, axis, chunks)
+            assert documents is not None  # as above
+            few = StreamedManifest(shape, list(documents.as_written()), is_in_order=True)
+            part = ArrayNode(present.path, present.metadata, few)
+            used.append(Placement(part, 0, chunks.stop, chunks=chunks))
     added = {id(node) for _, node in new}
     used += [replace(each, rewrite=rewrite) for each in joint.placements if id(each.node) in added]
     used.sort(key=lambda each: each.start if each.chunks is None else each.chunks.start)
     return own, replace(joint, placements=used)
 
 
-def _runs(mask: npt.NDArray[np.bool_]) -> Iterator[range]:
-    """Yield the runs of true values.
+def _outside(block: range, holes: Iterable[range]) -> Iterator[range]:
+    """Yield the parts of a range that are outside others, which are in order.
 
     Examples
     --------
-    >>> list(_runs(np.array([True, True, False, True])))
-    [range(0, 2), range(3, 4)]
+    >>> list(_outside(range(3, 9), [range(0, 4), range(6, 7)]))
+    [range(4, 6), range(7, 9)]
     """
-    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
-    return itertools.starmap(range, itertools.batched(edges, 2))
+    start = block.start
+    for hole in [*holes, range(block.stop, block.stop)]:
+        if start < min(hole.start, block.stop):
+            yield range(start, min(hole.start, block.stop))
+        start = max(start, hole.stop)
