@@ -189,9 +189,8 @@ def open_inputs(
     files = FileSources(allow)
     found: list[tuple[int, Any]] = []
     for number, source in enumerate(sources, start=1):
-        is_named = isinstance(source, str | Path)
-        each = files_named([source], files) if is_named else [source]
-        found += [(number, one) for one in each]
+        named = files_named([source], files) if isinstance(source, str | Path) else [source]
+        found += [(number, each) for each in named]
     open_one = partial(_opened, files=files, scans=scans)
     with ThreadPoolExecutor(CONCURRENT) as threads:
         return list(threads.map(open_one, found))
