@@ -43,7 +43,7 @@ _GOAL, _GROWTH_GOAL = 3.0, 1.5
 
 def run(effort: Effort) -> Iterator[Table]:
     arrays, days = effort.pick(_ARRAYS, 20), effort.pick(3650, 300)
-    rounds = effort.pick(9, 3)
+    rounds = effort.pick(5, 3)
     far = Table(
         ("writer", "arrays", "day", "append of a day, s", "requests"),
         title=f"Appending a day to a bucket, {_LATENCY * 1e3:.0f} ms a request",
@@ -147,19 +147,23 @@ def _timed[K](
     bucket: _Bucket | None, archives: Mapping[K, _Archive], rounds: int
 ) -> dict[K, _Took]:
     """Return what an append to each archive takes; in turns, so that all meet the same machine."""
-    times: dict[K, list[tuple[float, float]]] = {name: [] for name in archives}
-    requests: dict[K, int] = {}
+    took: dict[K, list[_Took]] = {name: [] for name in archives}
     for _ in range(rounds):
         for name, archive in archives.items():
             if bucket is not None:
                 bucket.requests()
-            start = time.perf_counter(), time.process_time()
+            wall, processor = time.perf_counter(), time.process_time()
             archive.add()
-            times[name].append((time.perf_counter() - start[0], time.process_time() - start[1]))
-            requests[name] = 0 if bucket is None else bucket.requests()
+            wall, processor = time.perf_counter() - wall, time.process_time() - processor
+            requests = 0 if bucket is None else bucket.requests()
+            took[name].append(_Took(wall, processor, requests))
     return {
-        name: _Took(*map(statistics.median, zip(*taken, strict=True)), requests[name])
-        for name, taken in times.items()
+        name: _Took(
+            statistics.median(each.wall for each in some),
+            statistics.median(each.processor for each in some),
+            some[-1].requests,
+        )
+        for name, some in took.items()
     }
 
 

@@ -73,18 +73,26 @@ def cut(
         whole = variable()
         part = whole.isel({whole.dims[axis]: slice(start, stop)})
         return joined_values(node, Coordinate(node.path, [part], is_decoded=False), axis)
-    shape = list(node.metadata["shape"])
-    shape[axis] = stop - start
-    placements: list[Placement] = []
-    if start < stop:
-        chunks = chunks_of(node, axis, range(start, stop))
-        manifest, parts = node.manifest, documents_along(node, axis, chunks)
-        if parts is not None and isinstance(manifest, StreamedManifest):
-            manifest = StreamedManifest(manifest.partition_shape, parts, is_in_order=True)
-        few = ArrayNode(node.path, node.metadata, manifest)
-        placements.append(Placement(few, -chunks.start, chunks.stop, chunks=chunks))
-    joint = Joint({**node.metadata, "shape": shape}, axis, placements)
+    joint = _part(node, axis, chunks_of(node, axis, range(start, stop)), stop - start)
     return ArrayNode(node.path, joint.metadata, joint.manifest(), node.notes)
+
+
+def _part(
+    node: ArrayNode, axis: int, chunks: range, length: int, *, as_written: bool = False
+) -> Joint:
+    """Return an array with some chunks along a dimension only; other documents are not read.
+
+    With URLs as paths, or as they are written.
+    """
+    shape = list(node.metadata["shape"])
+    shape[axis] = length
+    manifest, documents = node.manifest, documents_along(node, axis, chunks)
+    if documents is not None and isinstance(manifest, StreamedManifest):
+        parts = documents.as_written() if as_written else documents
+        manifest = StreamedManifest(manifest.partition_shape, parts, is_in_order=True)
+    part = ArrayNode(node.path, node.metadata, manifest)
+    placement = Placement(part, -chunks.start, chunks.stop, chunks=chunks)
+    return Joint({**node.metadata, "shape": shape}, axis, [placement] if chunks else [])
 
 
 def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
@@ -193,8 +201,19 @@ def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:
     report = TrimReport(length - removed, removed)
     if not removed:
         return report
-    cut_to = cut_input(given, dim, removed, None)
-    growing.set_all(JoinedArray(path, whole=cut_to.arrays[path]) for path in lengths)
+    growing.set_all(_without_first(given, path, axis, removed) for path, _, axis in along)
     report.arrays = len(along)
     growing.commit()
     return report
+
+
+def _without_first(given: Input, path: str, axis: int, removed: int) -> JoinedArray:
+    """Return an array without its first values; its other references stay as they are written."""
+    node = given.arrays[path]
+    length: int = node.metadata["shape"][axis]
+    values = range(removed, length)
+    if documents_along(node, axis) is not None:
+        chunks = chunks_of(node, axis, values)
+        return JoinedArray(path, _part(node, axis, chunks, len(values), as_written=True))
+    variable = partial(given.variable, path)
+    return JoinedArray(path, whole=cut(node, axis, removed, length, variable))

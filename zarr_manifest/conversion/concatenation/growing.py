@@ -26,6 +26,7 @@ from zarr_manifest.conversion.concatenation.placing import (
     Placement,
     chunks_of,
     documents_along,
+    is_as_written,
     joined,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
@@ -222,21 +223,25 @@ class Growing:
         def rewrite(references: References) -> References:
             return paths.rewritten(references)[0]
 
-        partial: tuple[dict[Partition, str], Joint] | None = None
-        if array.joint is not None and form.manifest in (None, _ONE_DOCUMENT):
-            form = _partitioned(form, array.joint)
-        elif declared is not None and array.joint is not None and replaced is not None:
-            present = self.existing.arrays[array.path]
-            new = [(place, each.arrays[array.path]) for place, each in replaced]
-            partial = _partial(declared, array.joint, present, new, rewrite)
-        if partial is None:
-            manifest = array.manifest(form.partition_shape)
-            parts: Iterable[References] = map(rewrite, map(references_of, parts_of(manifest)))
+        kept, joint = dict[Partition, str](), array.joint
+        if joint is not None and replaced is not None:
+            if form.manifest in (None, _ONE_DOCUMENT):
+                form = _partitioned(form, joint)
+            elif declared is not None:
+                present = self.existing.arrays[array.path]
+                new = [(place, each.arrays[array.path]) for place, each in replaced]
+                kept, joint = _changed_partitions(declared, joint, present, new)
+        if joint is None:
+            parts = map(rewrite, map(references_of, parts_of(array.manifest())))
         else:
-            parts = map(references_of, parts_of(partial[1].manifest(form.partition_shape)))
-        kept = {} if partial is None else partial[0]
+            # What this hierarchy has is written as it is.
+            placements = [
+                each if is_as_written(each.node) else replace(each, rewrite=rewrite)
+                for each in joint.placements
+            ]
+            manifest = replace(joint, placements=placements).manifest(form.partition_shape)
+            parts = map(references_of, parts_of(manifest))
         writer = ArrayWriter(self.change.store, array.path, metadata, form, kept)
-        written = 0
         if form.partition_shape is None:
             found = joined(parts, writer.array.chunk_grid.counts)
             writer.write(found)
@@ -322,16 +327,15 @@ def growing_partitions(counts: Sequence[int], axis: int) -> list[int]:
     return shape
 
 
-def _partial(
+def _changed_partitions(
     stated: Configuration,
     joint: Joint,
     present: ArrayNode,
     new: Sequence[tuple[range, ArrayNode]],
-    rewrite: Callable[[References], References],
-) -> tuple[dict[Partition, str], Joint] | None:
+) -> tuple[dict[Partition, str], Joint]:
     """Return the checksums of the documents that stay, and what is in the other partitions.
 
-    None if all documents have to be written.
+    None stays if documents are not named by their digests.
 
     Parameters
     ----------
@@ -343,15 +347,13 @@ def _partial(
         The array as it is.
     new : sequence of (range, ArrayNode)
         What is put into it, and which of the present values it replaces.
-    rewrite : callable
-        Returns new references as they are written; the paths of present ones stay.
     """
     axis, grid_shape, shape = joint.axis, joint.grid_shape, stated.partition_shape
     checksums = checksums_to_keep(stated, len(grid_shape))
     if checksums is None or shape is None or documents_along(present, axis) is None:
-        return None
+        return {}, joint
     if joint.metadata["chunk_grid"] != present.metadata["chunk_grid"]:
-        return None
+        return {}, joint
     count, length = len(chunks_of(present, axis)), shape[axis]
     replaced = sorted(
         [chunks_of(present, axis, place) for place, _ in new], key=operator.attrgetter("start")
@@ -370,11 +372,11 @@ def _partial(
         for chunks in _outside(block, replaced):
             documents = documents_along(present, axis, chunks)
             assert documents is not None  # as above
-            few = StreamedManifest(shape, list(documents.as_written()), is_in_order=True)
+            few = StreamedManifest(shape, documents.as_written(), is_in_order=True)
             part = ArrayNode(present.path, present.metadata, few)
             used.append(Placement(part, 0, chunks.stop, chunks=chunks))
     added = {id(node) for _, node in new}
-    used += [replace(each, rewrite=rewrite) for each in joint.placements if id(each.node) in added]
+    used += [each for each in joint.placements if id(each.node) in added]
     used.sort(key=lambda each: each.start if each.chunks is None else each.chunks.start)
     return own, replace(joint, placements=used)
 

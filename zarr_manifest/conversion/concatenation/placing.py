@@ -107,6 +107,12 @@ def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> 
     return parts.along(axis, chunks_of(node, axis)[-1:] if chunks is None else chunks)
 
 
+def is_as_written(node: ArrayNode) -> bool:
+    """Whether the paths of an array are those of its documents, and no URLs."""
+    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
+    return isinstance(parts, StoredParts) and parts.is_as_written
+
+
 def whole(node: ArrayNode) -> References:
     """Return all references of an array."""
     if isinstance(node.manifest, Manifest):

@@ -7,6 +7,7 @@ object. No sources are read.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import math
@@ -373,6 +374,11 @@ class StoredParts:
         A dimension, and which partitions along it are wanted: others are not read.
     is_kept : bool
         Whether the documents are held once they have been read.
+
+    Attributes
+    ----------
+    is_as_written : bool
+        Whether paths are those of the documents, and no URLs.
     """
 
     def __init__(
@@ -384,6 +390,7 @@ class StoredParts:
         *,
         is_kept: bool = False,
     ) -> None:
+        self.is_as_written = False
         self._array = array
         self._documents = documents
         self._roots = roots
@@ -422,9 +429,11 @@ class StoredParts:
     def __iter__(self) -> Iterator[Manifest]:
         return map(self._manifest, self.loaded())
 
-    def as_written(self) -> Iterator[Manifest]:
-        """Yield the documents with their own paths."""
-        return (Manifest(loaded.manifest) for loaded in self.loaded())
+    def as_written(self) -> StoredParts:
+        """Return the same documents, with their own paths instead of URLs."""
+        found = copy.copy(self)
+        found.is_as_written = True
+        return found
 
     def loaded(self) -> Iterator[LoadedManifest]:
         """Yield the documents, and where their paths lead."""
@@ -468,6 +477,8 @@ class StoredParts:
         return [loaded async for loaded in in_order(calls, CONCURRENCY)]
 
     def _manifest(self, loaded: LoadedManifest) -> Manifest:
+        if self.is_as_written:
+            return Manifest(loaded.manifest)
         urls = [self._url(each) for each in loaded.locations]
         return Manifest(loaded.manifest.with_paths(urls))
 
