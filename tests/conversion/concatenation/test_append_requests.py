@@ -8,11 +8,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import zarr
 from obstore.store import S3Store
 
 import zarr_manifest as zm
 from tests.servers.s3 import S3Server
-from zarr_manifest.conversion import ArrayNode, GroupNode, Node, append, write_hierarchy
+from zarr_manifest.conversion import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    append,
+    read_hierarchy,
+    write_hierarchy,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.servers]
 
@@ -36,25 +44,29 @@ def store(server: S3Server, name: str) -> S3Store:
     return S3Store.from_url(f"s3://far/{name}", **server.options)
 
 
-def days(first: int, stop: int) -> list[Node]:
-    count = stop - first
+def node(path: str, dim: str, length: int, chunk: int, manifest: zm.Manifest) -> ArrayNode:
     metadata: dict[str, Any] = {
         "zarr_format": 3,
         "node_type": "array",
-        "shape": [count],
+        "shape": [length],
         "data_type": "uint8",
         "fill_value": 0,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk]}},
         "chunk_key_encoding": {"name": "default"},
         "codecs": [{"name": "bytes"}],
-        "dimension_names": ["time"],
+        "dimension_names": [dim],
         "attributes": {},
     }
+    return ArrayNode(path, metadata, manifest)
+
+
+def days(first: int, stop: int, arrays: int = ARRAYS) -> list[Node]:
+    count = stop - first
     found: list[Node] = [GroupNode("", {})]
-    for number in range(ARRAYS):
+    for number in range(arrays):
         path = f"s3://archive/{first}-{number}.bin"
         manifest = zm.Manifest.from_columns((count,), paths=path, offsets=list(range(count)))
-        found.append(ArrayNode(f"v{number}", metadata, manifest))
+        found.append(node(f"v{number}", "time", count, 1, manifest))
     return found
 
 
@@ -84,3 +96,34 @@ def test_an_append(far: S3Server, name: str, layout: dict[str, Any], of_each: in
     group = json.loads(bytes(place.get("zarr.json").bytes()))
     assert "pending" not in group["consolidated_metadata"]
     assert zm.validate(place) == []
+
+
+def test_many_sources_are_opened_at_the_same_time(far: S3Server) -> None:
+    place, *sources = [store(far, f"source-{number}") for number in range(17)]
+    for number, each in enumerate([place, *sources]):
+        write_hierarchy(each, days(number, number + 1, arrays=1))
+    far.clear()
+    far.latency = LATENCY
+    report = append(place, sources, dim="time")
+    far.latency = 0.0
+    assert len(report.appended) == len(sources)
+    assert far.rounds < len(sources), "one source after the other"
+    # The order is that of the sources: the references of each day are in its own object.
+    (found,) = [each for each in read_hierarchy(place) if isinstance(each, ArrayNode)]
+    assert isinstance(found.manifest, zm.Manifest)
+    assert found.manifest.paths == tuple(f"s3://archive/{n}-0.bin" for n in range(17))
+
+
+def test_of_native_arrays_only_their_own_objects_are_listed(far: S3Server) -> None:
+    place = store(far, "mixed")
+    write_hierarchy(place, days(0, 3, arrays=2), inline_below=0, partition_shape=(1,))
+    zarr.create_array(
+        zarr.storage.ObjectStore(place), name="x", shape=2, dtype="u1", dimension_names=["x"]
+    )[:] = 1
+    same = zm.Manifest.loads(b'{"0": {"data": "AQE="}}', grid_shape=(1,))
+    far.clear()
+    append(place, [[*days(3, 4, arrays=2), node("x", "x", 2, 2, same)]], dim="time")
+    listed = [request.query for request in far.requests if "list-type" in request.query]
+    everything = [query for query in listed if "delimiter" not in query]
+    assert len(everything) == 1
+    assert "prefix=mixed%2Fx%2F" in everything[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +19,16 @@ from hypothesis import given
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.conversion.concatenation.parts import FILL, Part
-from tests.conversion.concatenation.test_concatenation import (
+from tests.conversion.concatenation.parts import (
+    FILL,
+    Part,
     chunked,
     dataset,
     fits,
     kinds,
     opened,
     parts_along,
+    write_parts,
     written,
 )
 from tests.counting_store import Counting
@@ -45,16 +48,11 @@ def documents(root: Path, path: str) -> set[str]:
 @examples(1)
 @given(parts_along())
 def test_the_values_are_those_of_numpy(given: Any) -> None:
-    axis, parts, forms = given
-    names = [f"d{n}" for n in range(parts[0].values.ndim)]
-    names[axis] = "time"
+    axis, parts, _ = given
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        places = [root / f"{n}.zarr" for n in range(len(parts))]
-        for place, part, form in zip(places, parts, forms, strict=True):
-            part.write(place, "v", dimension_names=names, compressors="auto", **form)
+        places, expected = write_parts(root, given, "auto")
         before = files_below(places[0])
-        expected = np.concatenate([part.expected() for part in parts], axis)
         try:
             report = zm.append(places[0], places[1:] or places, dim="time", allow=[root])
         except NotConvertibleError:
@@ -252,9 +250,10 @@ def test_what_grows_is_partitioned_so_that_a_day_writes_one_document(
 ) -> None:
     root = tmp_path / "all.zarr"
     Part(np.arange(126, dtype="u1"), (1,), ()).write(root, "v", dimension_names=["time"], **begin)
+    shutil.copytree(root, tmp_path / "once.zarr")
     written: list[set[str]] = []
-    for day in range(126, 131):
-        new = tmp_path / f"{day}.zarr"
+    news = [tmp_path / f"{day}.zarr" for day in range(126, 131)]
+    for day, new in enumerate(news, start=126):
         Part(np.array([day], "u1"), (1,), ()).write(new, "v", dimension_names=["time"])
         before = documents(root, "v")
         zm.append(root, new, dim="time")
@@ -265,6 +264,9 @@ def test_what_grows_is_partitioned_so_that_a_day_writes_one_document(
     found = read(zm.ManifestStore(root, allow=[tmp_path]), "v")
     assert found.tolist() == list(range(131))
     assert zm.validate(root, allow=[tmp_path]) == []
+    # One append of them all leaves the same.
+    zm.append(tmp_path / "once.zarr", news, dim="time")
+    assert (tmp_path / "once.zarr/v/zarr.json").read_text() == (root / "v/zarr.json").read_text()
 
 
 def test_a_document_with_a_name_of_its_own_stays_one(tmp_path: Path) -> None:

@@ -15,84 +15,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from tests.conversion.concatenation.parts import FILL, Part
+from tests.conversion.concatenation.parts import (
+    FILL,
+    Part,
+    chunked,
+    dataset,
+    fits,
+    kinds,
+    opened,
+    parts_along,
+    write_parts,
+    written,
+)
 from tests.hierarchies import read
 from tests.properties import examples
 from zarr_manifest.conversion import read_files, read_hierarchy, write_hierarchy
-from zarr_manifest.conversion.nodes import ArrayNode, parts_of
 from zarr_manifest.errors import (
     ChecksumMismatchError,
     LocationNotAllowedError,
     NotConvertibleError,
 )
-from zarr_manifest.manifest import references_of
 
 pytestmark = [pytest.mark.slow]
-
-KINDS = st.lists(st.sampled_from(["stored", "stored", "inline", "empty", "missing"]), min_size=1)
-TYPES = st.sampled_from(["u1", "<i4", ">i2", "<f8"])
-
-
-@st.composite
-def parts_along(draw: st.DrawFn) -> tuple[int, list[Part], list[dict[str, Any]]]:
-    """An axis, parts that are alike but for their lengths along it, and how they are written."""
-    ndim = draw(st.integers(1, 3))
-    axis = draw(st.integers(0, ndim - 1))
-    shape = [draw(st.integers(1, 4)) for _ in range(ndim)]
-    chunks = [draw(st.integers(1, 3)) for _ in range(ndim)]
-    dtype = np.dtype(draw(TYPES))
-    found: list[Part] = []
-    forms: list[dict[str, Any]] = []
-    is_fitting = draw(st.booleans())
-    for number in range(draw(st.integers(1, 4))):
-        length = draw(st.integers(0, 7))
-        chunk = chunks[axis]
-        if is_fitting:
-            length = length // chunk * chunk
-        elif draw(st.booleans()):
-            chunk = draw(st.integers(1, 4))
-        own = (*shape[:axis], length, *shape[axis + 1 :])
-        values = np.arange(np.prod(own)).reshape(own) % 90 + number
-        own_chunks = (*chunks[:axis], chunk, *chunks[axis + 1 :])
-        found.append(Part(values.astype(dtype), own_chunks, draw(KINDS)))
-        form: dict[str, Any] = {"inline": draw(st.booleans())}
-        if not form["inline"] and draw(st.booleans()):
-            form["partition_shape"] = tuple(draw(st.integers(1, 3)) for _ in range(ndim))
-        forms.append(form)
-    return axis, found, forms
-
-
-def fits(axis: int, parts: list[Part]) -> bool:
-    used = [part for part in parts if part.values.shape[axis]] or parts[:1]
-    chunk = used[0].chunks[axis]
-    return all(part.chunks[axis] == chunk for part in used) and all(
-        part.values.shape[axis] % chunk == 0 for part in used[:-1]
-    )
-
-
-def kinds(root: Path, path: str) -> Counter[str]:
-    """Count the references, with and without checksum, inline and empty chunks of an array."""
-    (node,) = [node for node in read_hierarchy(root) if node.path == path]
-    assert isinstance(node, ArrayNode)
-    found: Counter[str] = Counter()
-    for part in map(references_of, parts_of(node.manifest)):
-        counts = part.counts()
-        found.update(dict(zip(("stored", "inline", "empty"), counts, strict=True)))
-        found["checksums"] += sum(len(rows) for e, rows in part.extras() if e.checksum)
-    return +found
 
 
 @examples(1)
 @given(parts_along(), st.sampled_from([None, "auto"]))
 def test_the_values_are_those_of_numpy(given: Any, compressors: Any) -> None:
-    axis, parts, forms = given
-    names = [f"d{n}" for n in range(parts[0].values.ndim)]
-    names[axis] = "time"
+    axis, parts, _ = given
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        places = [root / f"{n}.zarr" for n in range(len(parts))]
-        for place, part, form in zip(places, parts, forms, strict=True):
-            part.write(place, "v", dimension_names=names, compressors=compressors, **form)
+        places, expected = write_parts(root, given, compressors)
         target = root / "deep" / "all.zarr"
         report = zm.concat(places, dim="time", target=target)
         if report.refused:
@@ -100,36 +53,12 @@ def test_the_values_are_those_of_numpy(given: Any, compressors: Any) -> None:
             assert [node.code for node in report.refused] == ["not_convertible"]
             return
         found = read(zm.ManifestStore(target, allow=[root]), "v")
-        expected = np.concatenate([part.expected() for part in parts], axis)
         np.testing.assert_array_equal(found, expected)
         if fits(axis, parts):
             apart = sum((kinds(place, "v") for place in places), Counter[str]())
             assert kinds(target, "v") == apart
         else:
             assert compressors is None
-
-
-def dataset(start: int, count: int, **attributes: Any) -> xr.Dataset:
-    times = np.datetime64("2000-01-01", "ns") + np.arange(start, start + count) * np.timedelta64(
-        1, "D"
-    )
-    values = np.arange(start, start + count, dtype="f8")[:, None] + [0.0, 0.25]
-    variables = {"v": (("time", "x"), values, attributes)}
-    return xr.Dataset(variables, coords={"time": times, "x": [10, 20]})
-
-
-def written(root: Path, given: xr.Dataset, encoding: dict[str, Any] | None = None) -> Path:
-    """Write a dataset with xarray and zarr alone."""
-    given.to_zarr(root, zarr_format=3, consolidated=False, encoding=encoding or {})
-    return root
-
-
-def opened(root: Path, allow: Path) -> xr.Dataset:
-    return xr.open_dataset(root, engine="zarr-manifest", allow=[allow], chunks=None)
-
-
-def chunked(**more: Any) -> dict[str, Any]:
-    return {"v": {"chunks": (1, 2)}, **more}
 
 
 @examples(0.2)
