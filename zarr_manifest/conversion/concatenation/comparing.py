@@ -171,7 +171,7 @@ def coordinate_of(
     return Coordinate(name, alike, is_decoded)
 
 
-def require_order(path: str, found: Coordinate, names: Sequence[str], remedy: Any = None) -> None:
+def require_order(path: str, found: Coordinate, names: Sequence[str]) -> None:
     """Require that a coordinate strictly increases or decreases from input to input.
 
     Parameters
@@ -182,8 +182,6 @@ def require_order(path: str, found: Coordinate, names: Sequence[str], remedy: An
         Its values.
     names : sequence of str
         Of the inputs.
-    remedy : str, optional
-        What to do if it does not.
 
     Raises
     ------
@@ -202,7 +200,7 @@ def require_order(path: str, found: Coordinate, names: Sequence[str], remedy: An
     raise NotConvertibleError(
         f"the values along {found.name!r} would neither increase nor decrease throughout: {text}",
         array=path,
-        remedy=remedy or "Leave out what overlaps, and put the inputs in order.",
+        remedy="Leave out what overlaps, and put the inputs in order.",
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,12 +180,12 @@ class JoinedArray:
         assert self.joint is not None  # one or the other
         return self.joint.metadata
 
-    def manifest(self, partition_shape: Sequence[int] | None = None) -> Manifest | StreamedManifest:
-        """Return its manifest; see :meth:`Joint.manifest`."""
+    def manifest(self) -> Manifest | StreamedManifest:
+        """Return its manifest."""
         if self.whole is not None:
             return self.whole.manifest
         assert self.joint is not None  # one or the other
-        return self.joint.manifest(partition_shape)
+        return self.joint.manifest()
 
     def node(self) -> ArrayNode:
         """Return the array as a node."""
@@ -223,7 +222,7 @@ class Concatenation:
         yield from self.refused
 
 
-def concatenation(inputs: Sequence[Input], dim: str, *, order_remedy: Any = None) -> Concatenation:
+def concatenation(inputs: Sequence[Input], dim: str) -> Concatenation:
     """Return the concatenation of inputs along a dimension.
 
     Parameters
@@ -232,8 +231,6 @@ def concatenation(inputs: Sequence[Input], dim: str, *, order_remedy: Any = None
         In their order.
     dim : str
         Name of a dimension that they have.
-    order_remedy : str, optional
-        What to do if the coordinate is not in order.
 
     Raises
     ------
@@ -242,15 +239,14 @@ def concatenation(inputs: Sequence[Input], dim: str, *, order_remedy: Any = None
     ManifestError
         Values of a coordinate cannot be read.
     """
-    return _Joining(inputs, dim, order_remedy).done()
+    return _Joining(inputs, dim).done()
 
 
 class _Joining:
-    def __init__(self, inputs: Sequence[Input], dim: str, order_remedy: Any) -> None:
+    def __init__(self, inputs: Sequence[Input], dim: str) -> None:
         self._inputs = inputs
         self._names = [each.name for each in inputs]
         self._dim = dim
-        self._order_remedy = order_remedy
         self._meant: list[Meanings] = [meanings(each.arrays) for each in inputs]
 
     def done(self) -> Concatenation:
@@ -299,9 +295,6 @@ class _Joining:
     def _unlike(self, number: int, difference: str) -> str:
         return f"unlike {self._names[0]}, {self._names[number]} has {difference}"
 
-    def _unlike_at(self, number: int, _: int, difference: str) -> str:
-        return self._unlike(number, difference)
-
     def _nodes(self, path: str) -> list[ArrayNode]:
         lacking = [each.name for each in self._inputs if path not in each.arrays]
         if lacking:
@@ -328,19 +321,17 @@ class _Joining:
 
     def _joined(self, path: str, nodes: Sequence[ArrayNode], axis: int) -> JoinedArray:
         joint = self._fitted(path, nodes, axis)
-        if is_coordinate(nodes[0]):
+        is_ordered = is_coordinate(nodes[0])
+        if is_ordered or (not isinstance(joint, Joint) and all(map(is_held, nodes))):
             variables = [each.variable(path) for each in self._inputs]
             meant = [each[path] for each in self._meant]
             values = coordinate_of(path, variables, meant, self._unlike)
-            require_order(path, values, self._names, self._order_remedy)
+            if is_ordered:
+                require_order(path, values, self._names)
             nbytes = sum(each.nbytes for each in values.values)
-            if is_held(nodes[0]) or (not isinstance(joint, Joint) and nbytes <= _MOST_HELD):
+            is_small = not isinstance(joint, Joint) and (not is_ordered or nbytes <= _MOST_HELD)
+            if is_small or is_held(nodes[0]):
                 return JoinedArray(path, whole=joined_values(nodes[0], values, axis))
-        elif not isinstance(joint, Joint) and all(map(is_held, nodes)):
-            variables = [each.variable(path) for each in self._inputs]
-            meant = [each[path] for each in self._meant]
-            values = coordinate_of(path, variables, meant, self._unlike)
-            return JoinedArray(path, whole=joined_values(nodes[0], values, axis))
         if not isinstance(joint, Joint):
             raise NotConvertibleError(joint)
         return JoinedArray(path, joint, notes=() if joint.note is None else (joint.note,))
@@ -377,8 +368,9 @@ class _Joining:
                     raise NotConvertibleError(self._unlike(number, "other values"))
                 continue
             pair = [self._inputs[n].variable(path) for n in (0, number)]
-            unlike = partial(self._unlike_at, number)
-            alike = coordinate_of(path, pair, [ours, theirs], unlike)
+            alike = coordinate_of(
+                path, pair, [ours, theirs], lambda _, what, n=number: self._unlike(n, what)
+            )
             if not alike.variables[0].equals(alike.variables[1]):
                 raise NotConvertibleError(self._unlike(number, difference or "other values"))
         return first
