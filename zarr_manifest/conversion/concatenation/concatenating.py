@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -295,6 +296,9 @@ class _Joining:
     def _unlike(self, number: int, difference: str) -> str:
         return f"unlike {self._names[0]}, {self._names[number]} has {difference}"
 
+    def _unlike_at(self, number: int, _: int, difference: str) -> str:
+        return self._unlike(number, difference)
+
     def _nodes(self, path: str) -> list[ArrayNode]:
         lacking = [each.name for each in self._inputs if path not in each.arrays]
         if lacking:
@@ -368,9 +372,8 @@ class _Joining:
                     raise NotConvertibleError(self._unlike(number, "other values"))
                 continue
             pair = [self._inputs[n].variable(path) for n in (0, number)]
-            alike = coordinate_of(
-                path, pair, [ours, theirs], lambda _, what, n=number: self._unlike(n, what)
-            )
+            unlike = partial(self._unlike_at, number)
+            alike = coordinate_of(path, pair, [ours, theirs], unlike)
             if not alike.variables[0].equals(alike.variables[1]):
                 raise NotConvertibleError(self._unlike(number, difference or "other values"))
         return first
