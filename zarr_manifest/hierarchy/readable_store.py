@@ -40,6 +40,9 @@ class ReadableStore(StoreOnStore):
     # In the store of one array: the store that zarr opened it from.
     _opener: Any = None
 
+    _is_on_disk: bool
+    """Whether the hierarchy is on this machine, so that no request takes time."""
+
     _readable: Store
     """The hierarchy's own store, which reads and changes nothing outside its directory."""
 
@@ -72,7 +75,7 @@ class ReadableStore(StoreOnStore):
             return None if body is None else prototype.buffer.from_bytes(body)
         if isinstance(route, Native):
             return None
-        if not self._nodes.always_reads:
+        if not self._is_on_disk:
             import_meanwhile()
         metadata = await self._readable.get(key, prototype)
         # What zarr is shown now belongs to no array that is open.

@@ -178,8 +178,9 @@ class ManifestStore(ReadableStore):
         self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = self._seen(inside_store(self._store, self._directories))
+        self._is_on_disk = self._sources.hierarchy_is_on_disk
         # Where requests take no time, nothing is loaded in advance.
-        self._following = None if self._sources.hierarchy_is_on_disk else FollowingManifests()
+        self._following = None if self._is_on_disk else FollowingManifests()
         self._known: KnownNodes = KnownNodes(self._readable, self._transformer, self._remembered)
         self._is_only_read = self._store.read_only
         self._arrays: dict[str, tuple[PickledArray, OpenedArray]] = {}
@@ -338,7 +339,7 @@ class ManifestStore(ReadableStore):
     @property
     def may_be_remote(self) -> bool:
         """Whether the hierarchy, or any authorised location, is remote."""
-        return self._may_be_remote or not self._sources.hierarchy_is_on_disk
+        return self._may_be_remote or not self._is_on_disk
 
     # In bulk -----------------------------------------------------------------
 

@@ -308,8 +308,7 @@ def _invalid(problem: str, reference: str, remedy: str | None = None) -> Invalid
     return InvalidPathError(problem, location=redact(reference), remedy=remedy)
 
 
-def resolve_reference(reference: str, base: Base) -> UrlLocation:
-    """Resolve a URL reference against a base; the scheme is ``""`` in the opened store."""
+def _require_allowed_characters(reference: str) -> None:
     if has_forbidden_character(reference):
         raise _invalid("the path has a control character or a lone surrogate", reference)
     if "\\" in reference:
@@ -318,6 +317,11 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
         raise _invalid("the path has a fragment", reference, "Write %23 for a '#' in a name.")
     if "%" in reference and re.search(_BARE_PERCENT, reference):
         raise _invalid("the path has a bare '%'", reference, "Write %25 for a '%' in a name.")
+
+
+def resolve_reference(reference: str, base: Base) -> UrlLocation:
+    """Resolve a URL reference against a base; the scheme is ``""`` in the opened store."""
+    _require_allowed_characters(reference)
     parts = re.fullmatch(_REFERENCE, reference)
     assert parts is not None  # every part of the pattern is optional
     path: str = parts["path"]
