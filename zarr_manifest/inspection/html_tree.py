@@ -12,6 +12,9 @@ from zarr_manifest.showing import counted, html_rows, html_section, size
 # In a notebook, thousands of nodes make it slow.
 _MOST_NODES = 200
 
+# Of so many arrays, all maps are seen at once.
+_MOST_OPEN = 5
+
 
 def contents_html(contents: Contents, most: int = _MOST_NODES) -> str:
     """Return the tree, with a map and a legend for each array, and where the bytes are.
@@ -30,6 +33,8 @@ def contents_html(contents: Contents, most: int = _MOST_NODES) -> str:
     True
     """
     lines = [f"<p>{escape(contents.counts())}</p>", "<ul>"]
+    arrays = sum(node.kind != "group" for node in contents.nodes)
+    details = "<details open>" if arrays <= _MOST_OPEN else "<details>"
     for number, (depth, node, text) in enumerate(tree_nodes(contents)):
         if number == most:
             lines.append(f"<li>… and {counted(len(contents.nodes) - most, 'more node')}</li>")
@@ -40,7 +45,7 @@ def contents_html(contents: Contents, most: int = _MOST_NODES) -> str:
         else:
             label = f"<strong>{name}</strong> {escape(text)}"
             detail = "\n".join(_detail(contents, node))
-            inner = f"<details><summary>{label}</summary>\n{detail}\n</details>"
+            inner = f"{details}<summary>{label}</summary>\n{detail}\n</details>"
         lines.append(f'<li style="--depth:{depth}">{inner}</li>')
     lines.append("</ul>")
     if contents.locations:
