@@ -208,7 +208,8 @@ class ChunkMap:
         side = max(6, min(16, 640 // max(1, self.columns)))
         label = f"{self.words()}; {self.axes()}"
         lines = [
-            f'<svg class="zm-map" role="img" shape-rendering="crispEdges" aria-label="{escape(label)}" '
+            f'<svg class="zm-map" role="img" aria-label="{escape(label)}" '
+            'shape-rendering="crispEdges" '
             f'viewBox="0 0 {self.columns * side} {self.rows * side}" '
             f'width="{self.columns * side}">'
         ]
