@@ -8,6 +8,13 @@ from zarr_manifest.writing.array_writer import (
     checksums_to_keep,
     small_size,
 )
+from zarr_manifest.writing.chunk_places import (
+    SMALL_CHUNK,
+    ChunkPlace,
+    chunk_checksum,
+    chunk_name,
+    chunk_place,
+)
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
 from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
@@ -16,15 +23,20 @@ from zarr_manifest.writing.recovering import recover
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [
+    "SMALL_CHUNK",
     "SMALL_MANIFEST",
     "ArrayWriter",
     "Change",
+    "ChunkPlace",
     "CleaningReport",
     "Form",
     "GuardedStore",
     "Stored",
     "UnusedObject",
     "checksums_to_keep",
+    "chunk_checksum",
+    "chunk_name",
+    "chunk_place",
     "clean",
     "create_array",
     "edit",

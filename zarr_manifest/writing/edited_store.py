@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -47,6 +45,12 @@ from zarr_manifest.hierarchy import (
     Node,
 )
 from zarr_manifest.stores import requested_range
+from zarr_manifest.writing.chunk_places import (
+    SMALL_CHUNK,
+    ChunkPlace,
+    chunk_checksum,
+    chunk_name,
+)
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import (
     Edited,
@@ -62,25 +66,6 @@ from zarr_manifest.writing.resized_declaration import resized_declaration
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
-
-# Chunks of at most so many bytes are written into the manifest: an object takes a request.
-_SMALL_CHUNK = 512
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPlace:
-    """Where chunks are put that hierarchies share.
-
-    Parameters
-    ----------
-    store : GuardedStore
-        The place.
-    url : str
-        Its URL, without a slash at the end.
-    """
-
-    store: GuardedStore
-    url: str
 
 
 class EditedStore(ManifestStore):
@@ -362,11 +347,10 @@ class EditedStore(ManifestStore):
 
     async def _stored(self, array: ChunkManifestTransformer, body: bytes) -> Edited:
         """Store a chunk, and return what its entry will be."""
-        digest = hashlib.sha256(body).hexdigest()
-        checksum = f"sha256:{digest}"
-        if len(body) <= _SMALL_CHUNK:
+        checksum = chunk_checksum(body)
+        if len(body) <= SMALL_CHUNK:
             return {"data": base64.b64encode(body).decode(), "checksum": checksum}
-        name = f"sha256/{digest[:2]}/{digest}"
+        name = chunk_name(checksum)
         place = self._chunks_in
         key = join(array.array_path, f"chunks/{name}") if place is None else name
         # Also if it is there: so it is young, and not cleaned away before the commit.

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 import zarr
 from zarr.abc.store import Store
 
-from zarr_manifest.errors import InvalidConfigurationError, ManifestError
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     no_hierarchy,
     store_underneath,
 )
-from zarr_manifest.sources import Allow, access_by_prefix, anonymous
-from zarr_manifest.stores import open_hierarchy, store_urls
+from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.stores import open_hierarchy
+from zarr_manifest.writing.chunk_places import chunk_place
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import guarded_store
 from zarr_manifest.writing.edit_commit import EditCommit
-from zarr_manifest.writing.edited_store import ChunkPlace, EditedStore
+from zarr_manifest.writing.edited_store import EditedStore
 from zarr_manifest.writing.edits import Edits
 from zarr_manifest.zarr_internals import sync
 
@@ -108,7 +109,7 @@ def edit(
         raise no_hierarchy(own)
     place = None
     if chunks_in is not None:
-        place, given = _chunk_place(chunks_in, access, sole_writer=sole_writer)
+        place, given = chunk_place(chunks_in, access, sole_writer=sole_writer)
         access.setdefault(f"{place.url}/", given)
     edits = Edits()
     hierarchy = InspectedHierarchy.open(own, allow=access)
@@ -124,18 +125,3 @@ def edit(
     except ManifestError as error:
         error.add_note("The change was made all the same; chunks of removed arrays were left.")
         raise
-
-
-def _chunk_place(location: Any, access: Any, *, sole_writer: bool) -> tuple[ChunkPlace, Any]:
-    """Return where chunks are put, and how they are read there."""
-    store: Store = open_hierarchy(location, access)
-    urls = store_urls(store)
-    if not urls:
-        raise InvalidConfigurationError(
-            "chunks that hierarchies share need a URL, and this store has none",
-            remedy="Name a directory or a bucket.",
-        )
-    place = ChunkPlace(guarded_store(store, sole_writer=sole_writer), urls[0].url.rstrip("/"))
-    if isinstance(location, str | Path):
-        return place, anonymous()
-    return place, getattr(store, "store", anonymous())
