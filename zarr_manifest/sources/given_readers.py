@@ -193,7 +193,7 @@ class GivenReader(Struct, frozen=True):
     async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or that version of it, satisfies now."""
         part = await self._part(key, 0, 1, Conditions(version=version))
-        return Conditions(part.etag, part.last_modified, version, part.size)
+        return Conditions(part.etag, part.last_modified, part.version, part.size)
 
     @property
     def _name(self) -> str:

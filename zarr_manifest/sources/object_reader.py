@@ -137,7 +137,7 @@ class ObstoreReader(Struct, frozen=True):
         else:
             if version is not None:
                 stated.require(etag=None, last_modified=None, version=meta["version"])
-            return Conditions(meta["e_tag"], meta["last_modified"], version, meta["size"])
+            return Conditions(meta["e_tag"], meta["last_modified"], meta["version"], meta["size"])
         raise failure
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.objects import (
@@ -269,7 +270,8 @@ class Renewal:
             is_moved = there.location != found.location
             error = stated.difference(state, is_moved=is_moved, is_read=is_read)
             if error is None:
-                self._same[found] = state.recordable()
+                # Entries without a version stay so: they follow their object.
+                self._same[found] = structs.replace(state.recordable(), version=there.version)
             else:
                 self._refuse(there, error)
 
