@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -44,7 +45,7 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation, quote_path
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.manifest import TO_THE_END, Manifest
 from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.stores import can_list, not_listable, object_url, open_hierarchy, store_failure
 from zarr_manifest.zarr_internals import sync
@@ -272,7 +273,7 @@ class _HierarchyNodes:
         if listed is None:
             keys = sync(self._hierarchy.native_chunks(node, grid))
             urls = [object_url(self._roots, key).url for key in keys.values()]
-            return _whole_objects(grid, list(keys), urls)
+            return _whole_objects(grid.counts, list(keys), urls)
         encoding = ChunkKeyEncoding(node.metadata, len(grid.shape))
         encoding.learn(grid)
         chunks: list[tuple[int, ...]] = []
@@ -282,12 +283,17 @@ class _HierarchyNodes:
             if index is not None and grid.contains(index) and name != _METADATA:
                 chunks.append(index)
                 found.append(each)
+        return self._as_listed(grid.counts, chunks, found)
+
+    def _as_listed(
+        self, grid_shape: tuple[int, ...], chunks: Sequence[tuple[int, ...]], found: list[Listed]
+    ) -> Manifest:
         states = {each.url: each.conditions for each in found if each.conditions}
         return _whole_objects(
-            grid,
+            grid_shape,
             chunks,
             [each.url for each in found],
-            lengths=[each.size for each in found],
+            lengths=[each.size or TO_THE_END for each in found],  # none may be 0
             conditions=states if self._record_conditions else None,
         )
 
@@ -339,7 +345,20 @@ class _HierarchyNodes:
     # Zarr v2 among v3 ----------------------------------------------------------------
 
     def _v2(self, path: str) -> Iterator[Node]:
-        yield from (node for node in self._v2_nodes if node.path == path)
+        yield from (self._with_states(node) for node in self._v2_nodes if node.path == path)
+
+    def _with_states(self, node: Node) -> Node:
+        """Return a node of Zarr v2 whose chunks have the sizes and states that were listed."""
+        if not isinstance(node, ArrayNode) or (listed := self._objects(node.path)) is None:
+            return node
+        assert isinstance(node.manifest, Manifest)  # of Zarr v2
+        objects = {each.url: each for each in listed.values()}
+        chunks = {index: objects.get(str(each.path)) for index, each in node.manifest.items()}
+        there = [each for each in chunks.values() if each is not None]
+        if len(there) < len(chunks):  # removed, or written, since
+            return node
+        manifest = self._as_listed(node.manifest.grid_shape, list(chunks), there)
+        return dataclasses.replace(node, manifest=manifest)
 
     @functools.cached_property
     def _v2_nodes(self) -> list[Node]:
@@ -508,7 +527,7 @@ def _by_node(paths: Iterable[str], objects: Iterable[Listed]) -> dict[str, dict[
 
 
 def _whole_objects(
-    grid: ChunkGrid,
+    grid_shape: tuple[int, ...],
     chunks: Sequence[tuple[int, ...]],
     urls: Sequence[str],
     *,
@@ -516,10 +535,10 @@ def _whole_objects(
     conditions: Mapping[str, Mapping[str, str | int]] | None = None,
 ) -> Manifest:
     return Manifest.from_columns(
-        grid.counts,
+        grid_shape,
         paths=np.array(urls, np.dtypes.StringDType()),
         offsets=np.zeros(len(urls), np.int64),
         lengths=None if lengths is None else np.array(lengths, np.int64),
-        indices=np.array(chunks, np.int64).reshape(len(chunks), len(grid.counts)),
+        indices=np.array(chunks, np.int64).reshape(len(chunks), len(grid_shape)),
         conditions=conditions,
     )
