@@ -3,6 +3,7 @@
 from zarr_manifest.inspection.chunk_maps import ChunkMap
 from zarr_manifest.inspection.describing import contents
 from zarr_manifest.inspection.html_tree import contents_html
+from zarr_manifest.inspection.identity import identity, loose_rows
 from zarr_manifest.inspection.node_contents import Contents, NodeContents, tree_lines
 from zarr_manifest.inspection.validation import Problem, check_document, validate
 
@@ -14,6 +15,8 @@ __all__ = [
     "check_document",
     "contents",
     "contents_html",
+    "identity",
+    "loose_rows",
     "tree_lines",
     "validate",
 ]
