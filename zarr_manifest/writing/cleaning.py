@@ -78,6 +78,8 @@ type UnusedKind = Literal["manifest document", "chunk", "momentary file"]
 _DIGITS = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{16}(?![0-9A-Za-z])")
 
 _CHUNK = re.compile(r"(?:.*/)?chunks/sha256/([0-9a-f]{2})/(\1[0-9a-f]{62})")
+# In a place for chunks that hierarchies share.
+_SHARED_CHUNK = re.compile(r"sha256/([0-9a-f]{2})/(\1[0-9a-f]{62})")
 
 # What the names of momentary files end with, after the name of what they belong to.
 _ENDINGS = re.compile(rf"(?:{'|'.join(map(re.escape, (*MOMENTARY, '.held')))})+$")
@@ -147,6 +149,8 @@ def clean(
     *,
     older_than: timedelta | float = timedelta(days=7),
     dry_run: bool = False,
+    used_by: Iterable[str | Path | ObjectStore | Store] | None = None,
+    no_others: bool = False,
     allow: Allow = None,
     limits: Limits | None = None,
 ) -> CleaningReport:
@@ -175,6 +179,11 @@ def clean(
         of the store, compared with this machine's clock.
     dry_run : bool
         Whether to find out what is not used, and not remove it.
+    used_by : iterable of str, Path, obstore store or zarr Store, optional
+        Hierarchies that share chunks, which are in `location`: see `chunks_in` of :func:`edit`.
+        What none of them refers to is removed with `no_others` only: not while one is written.
+    no_others : bool
+        Promise that no other hierarchies use these chunks.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`: of the hierarchy, and of
         manifest documents outside it.
@@ -237,7 +246,11 @@ def clean(
         )
     # The declared base counts, whatever base a reader has told its store.
     cleaning = _Cleaning(replace(hierarchy, base=None), objects, now - age)
-    return sync(cleaning.run(dry_run=dry_run))
+    if used_by is None:
+        return sync(cleaning.run(dry_run=dry_run))
+    users = (InspectedHierarchy.open(each, allow=allow, limits=limits) for each in used_by)
+    cleaning.users = [replace(each, base=None) for each in users]
+    return sync(cleaning.run_shared(dry_run=dry_run or not no_others))
 
 
 @dataclass(slots=True)
@@ -251,6 +264,7 @@ class _Cleaning:
     hierarchy: InspectedHierarchy
     objects: OwnObjects
     written_before: float
+    users: Sequence[InspectedHierarchy] = ()
     unused: dict[str, UnusedKind] = field(default_factory=dict[str, UnusedKind])
     momentary: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     report: CleaningReport = field(default_factory=CleaningReport)
@@ -258,22 +272,45 @@ class _Cleaning:
 
     async def run(self, *, dry_run: bool) -> CleaningReport:
         metadata = await self._list()
-        nodes = await list_nodes(
-            self.hierarchy.store,
-            directories=self.hierarchy.directories,
-            as_stored=True,
-            listing=None if self.objects.is_directory else Listing(metadata, [], []),
+        nodes, manifests = await self._read(
+            None if self.objects.is_directory else Listing(metadata, [], [])
         )
-        manifests = [
-            _Manifest(documents, await documents.partitions())
-            for documents in map(self.hierarchy.documents, self._arrays(nodes))
-        ]
         self._take_momentary(nodes, manifests)
         self._keep_linked(self.objects.linked)
         for location in itertools.chain.from_iterable(map(_documents_of, manifests)):
             self._keep(location)
         if self.unused:
             await self._keep_sources(manifests)
+        return await self._removed(dry_run=dry_run)
+
+    async def run_shared(self, *, dry_run: bool) -> CleaningReport:
+        """Do the same in a place for chunks, which hierarchies use that are elsewhere."""
+        async for found in self.objects.listed():
+            if _SHARED_CHUNK.fullmatch(found.key) is None:
+                continue
+            if self._is_young(found.modified):
+                self.report.young += 1
+            else:
+                self.unused[found.key] = "chunk"
+        for user in self.users:
+            reading = _Cleaning(user, self.objects, self.written_before, self.users, self.unused)
+            await reading._keep_sources((await reading._read())[1])
+        return await self._removed(dry_run=dry_run)
+
+    async def _read(self, listing: Listing | None = None) -> tuple[list[Node], list[_Manifest]]:
+        """Return the nodes of the hierarchy, and the manifests that they declare."""
+        nodes = await list_nodes(
+            self.hierarchy.store,
+            directories=self.hierarchy.directories,
+            as_stored=True,
+            listing=listing,
+        )
+        return nodes, [
+            _Manifest(documents, await documents.partitions())
+            for documents in map(self.hierarchy.documents, self._arrays(nodes))
+        ]
+
+    async def _removed(self, *, dry_run: bool) -> CleaningReport:
         calls = (
             functools.partial(self._remove, key, kind, dry_run=dry_run)
             for key, kind in sorted(self.unused.items())
@@ -359,7 +396,7 @@ class _Cleaning:
             await each.documents.check_missing()
 
     def _keep(self, location: Location) -> None:
-        if isinstance(location, StoreLocation):
+        if isinstance(location, StoreLocation) and not self.users:
             self.unused.pop(location.key, None)
             return
         # Perhaps another name of the hierarchy's own store.
@@ -367,7 +404,8 @@ class _Cleaning:
             self._names = {}
             for key in self.unused:
                 self._names.setdefault(key.rpartition("/")[2], []).append(key)
-        for key in self._names.get(location.path.rpartition("/")[2], ()):
+        path = location.key if isinstance(location, StoreLocation) else location.path
+        for key in self._names.get(path.rpartition("/")[2], ()):
             self.unused.pop(key, None)
 
     def _keep_linked(self, targets: Iterable[str]) -> None:
