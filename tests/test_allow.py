@@ -19,9 +19,12 @@ from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 WITHOUT_LOCATION = {
     "AcceptanceReport": "holds what was declared",
     "ArrayNode": "holds the metadata of an array and its manifest",
+    "ChunkDifference": "holds numbers of chunks",
     "ConversionReport": "holds what was converted",
+    "Difference": "holds what differs",
     "GroupNode": "holds the attributes of a group",
     "Limits": "holds numbers",
+    "NodeDifference": "holds what differs",
     "Manifest": "holds references; its documents are bytes",
     "RefusedNode": "holds the reason",
     "RenewalReport": "holds what was checked and written",

@@ -8,6 +8,7 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
 - Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`;
   :func:`clean` removes what they replaced.
 - Inspect: :func:`contents` and :func:`validate`.
+- Keep versions: :func:`snapshot`, :func:`identity` and :func:`diff`.
 
 All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
 formats and references are converted by :mod:`zarr_manifest.conversion`. The classes of
@@ -21,11 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zarr_manifest import errors as errors
-    from zarr_manifest.conversion import ModelStore, append, concat, from_model, to_model, trim
+    from zarr_manifest.conversion import (
+        ModelStore,
+        append,
+        concat,
+        diff,
+        from_model,
+        snapshot,
+        to_model,
+        trim,
+    )
     from zarr_manifest.errors import ManifestError
     from zarr_manifest.format import Limits
     from zarr_manifest.hierarchy import ManifestStore
-    from zarr_manifest.inspection import contents, validate
+    from zarr_manifest.inspection import contents, identity, validate
     from zarr_manifest.integrations import enable
     from zarr_manifest.manifest import Manifest
     from zarr_manifest.sources import anonymous, environment
@@ -52,12 +62,15 @@ __all__ = [
     "concat",
     "contents",
     "create_array",
+    "diff",
     "edit",
     "enable",
     "entries",
     "environment",
     "from_model",
+    "identity",
     "recover",
+    "snapshot",
     "to_model",
     "trim",
     "validate",
@@ -78,12 +91,15 @@ _PACKAGES = {
     "concat": "conversion",
     "contents": "inspection",
     "create_array": "writing",
+    "diff": "conversion",
     "edit": "writing",
     "enable": "integrations",
     "entries": "writing",
     "environment": "sources",
     "from_model": "conversion",
+    "identity": "inspection",
     "recover": "writing",
+    "snapshot": "conversion",
     "to_model": "conversion",
     "trim": "conversion",
     "validate": "inspection",

@@ -53,6 +53,13 @@ if TYPE_CHECKING:
         refresh,
         relocate,
     )
+    from zarr_manifest.conversion.snapshots import (
+        ChunkDifference,
+        Difference,
+        NodeDifference,
+        diff,
+        snapshot,
+    )
     from zarr_manifest.conversion.target import lock, write_hierarchy
     from zarr_manifest.conversion.virtual import (
         read_virtual,
@@ -66,10 +73,13 @@ __all__ = [
     "AcceptanceReport",
     "AppendReport",
     "ArrayNode",
+    "ChunkDifference",
     "ConversionReport",
+    "Difference",
     "GroupNode",
     "ModelStore",
     "Node",
+    "NodeDifference",
     "Parallel",
     "RefusedNode",
     "RefusedSource",
@@ -82,6 +92,7 @@ __all__ = [
     "accept",
     "append",
     "concat",
+    "diff",
     "export_kerchunk_json",
     "export_kerchunk_parquet",
     "from_model",
@@ -100,6 +111,7 @@ __all__ = [
     "relocate",
     "scan",
     "scan_files",
+    "snapshot",
     "to_model",
     "to_virtual_dataset",
     "to_virtual_datatree",
@@ -153,6 +165,7 @@ _MODULES = {
         "relocate",
     ],
     "older_writers": ["UpgradeReport", "upgrade"],
+    "snapshots": ["ChunkDifference", "Difference", "NodeDifference", "diff", "snapshot"],
     "target": ["lock", "write_hierarchy"],
     "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
     "zarr2": ["read_zarr2"],

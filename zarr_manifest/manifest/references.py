@@ -359,6 +359,7 @@ class References:
     def replaced(
         self,
         *,
+        offsets: npt.NDArray[np.int64] | None = None,
         lengths: npt.NDArray[np.int64] | None = None,
         path_numbers: npt.NDArray[np.int32] | None = None,
         paths: tuple[str, ...] | None = None,
@@ -368,7 +369,7 @@ class References:
         return References(
             self.grid_shape,
             self._chunks,
-            self._offsets,
+            self._offsets if offsets is None else offsets,
             self._lengths if lengths is None else lengths,
             self._path_numbers if path_numbers is None else path_numbers,
             self.paths if paths is None else paths,

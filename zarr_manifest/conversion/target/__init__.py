@@ -1,7 +1,7 @@
 """The target of a conversion: a hierarchy of manifest arrays."""
 
 from zarr_manifest.conversion.target.array_metadata import open_with_zarr, require_valid_array
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion.target.hierarchy_writer import PartitionShape, write_hierarchy
 from zarr_manifest.conversion.target.inline_arrays import (
     array_in_memory,
     decoded_values,
@@ -12,6 +12,7 @@ from zarr_manifest.conversion.target.locking import lock
 from zarr_manifest.conversion.target.source_paths import SourcePaths
 
 __all__ = [
+    "PartitionShape",
     "SourcePaths",
     "array_in_memory",
     "decoded_values",

@@ -1,0 +1,190 @@
+"""Two tables of references, chunk by chunk: bytes known to be equal, or to differ. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.format import compute_checksum, grid_indices, number_chunks
+from zarr_manifest.manifest import Extras, References, Row, canonical_keys
+
+type Verdict = Literal["equal", "different", "unknown"]
+
+type Numbers = npt.NDArray[np.int64]
+
+
+# How chunks may differ: that only one of two arrays has them, or else what is known of their bytes.
+type Kind = Literal["added", "removed", "equal", "different", "unknown"]
+KINDS: tuple[Kind, ...] = ("added", "removed", "equal", "different", "unknown")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkDifference:
+    """Chunks that are not the same in two arrays.
+
+    Parameters
+    ----------
+    grid_shape : tuple of int
+        The chunk grid in which chunks are numbered: the larger one along each dimension.
+    added, removed : ndarray of int64
+        C-order numbers of the chunks that only the new, or only the old array has.
+    equal, different, unknown : ndarray of int64
+        Those that both have: elsewhere, and known to be equal; known to differ; or neither.
+    """
+
+    grid_shape: tuple[int, ...]
+    added: Numbers
+    removed: Numbers
+    equal: Numbers
+    different: Numbers
+    unknown: Numbers
+
+    @classmethod
+    def joined(cls, grid_shape: tuple[int, ...], parts: Iterable[ChunkDifference]) -> Self:
+        """Return the difference of arrays, given those of their parts."""
+        every = list(parts)
+        nothing = np.zeros(0, np.int64)
+        return cls(
+            grid_shape,
+            **{
+                kind: np.sort(np.concatenate([nothing, *(part.numbers(kind) for part in every)]))
+                for kind in KINDS
+            },
+        )
+
+    def numbers(self, kind: Kind) -> Numbers:
+        """Return the numbers of the chunks that differ in a way."""
+        found: Numbers = getattr(self, kind)
+        return found
+
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """How many chunks differ, in each of these ways."""
+        return {kind: len(self.numbers(kind)) for kind in KINDS}
+
+    def keys(self, kind: Kind, most: int | None = None) -> list[str]:
+        """Return the canonical keys of the first chunks that differ in a way."""
+        indices = grid_indices(self.grid_shape, self.numbers(kind)[:most])
+        return list(canonical_keys(indices))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the chunks that both may have are known to be equal."""
+        if len(self.added) or len(self.removed) or len(self.different):
+            return "different"
+        return "unknown" if len(self.unknown) else "equal"
+
+
+def compare_references(old: References, new: References) -> ChunkDifference:
+    """Compare references whose paths are equal only where they lead to the same object.
+
+    Examples
+    --------
+    >>> from zarr_manifest.manifest import Manifest, references_of
+    >>> old, new = (
+    ...     references_of(Manifest.from_columns((3,), paths=["f", "g", name], lengths=4))
+    ...     for name in ("f", "h")
+    ... )
+    >>> compare_references(old, old).unknown, compare_references(old, new).unknown
+    (array([], dtype=int64), array([2]))
+    """
+    shape = tuple(map(max, old.grid_shape, new.grid_shape))
+    before, after = _numbers(old, shape), _numbers(new, shape)
+    both, rows, now = np.intersect1d(before, after, assume_unique=True, return_indices=True)
+    same = _are_alike(old, new, rows, now)
+    others = np.flatnonzero(~same)
+    verdicts: dict[Verdict, list[int]] = {"equal": [], "different": [], "unknown": []}
+    for place, row, row_now in zip(
+        others.tolist(), rows[others].tolist(), now[others].tolist(), strict=True
+    ):
+        ours, theirs = old.row(row), new.row(row_now)
+        is_there = _place(old, ours) == _place(new, theirs)
+        verdict = _verdict(ours, theirs, is_there=is_there)
+        if verdict != "equal" or not is_there:
+            verdicts[verdict].append(place)
+    return ChunkDifference(
+        shape,
+        np.setdiff1d(after, before, assume_unique=True),
+        np.setdiff1d(before, after, assume_unique=True),
+        **{kind: both[np.array(places, np.int64)] for kind, places in verdicts.items()},
+    )
+
+
+def _numbers(table: References, shape: tuple[int, ...]) -> Numbers:
+    numbers = table.columns().numbers
+    if table.grid_shape == shape:
+        return numbers
+    return number_chunks(grid_indices(table.grid_shape, numbers), shape)
+
+
+def _are_alike(
+    old: References, new: References, rows: Numbers, now: Numbers
+) -> npt.NDArray[np.bool_]:
+    """Return which chunks have the same reference in both."""
+    ours, theirs = old.columns(rows), new.columns(now)
+    known = {path: number for number, path in enumerate(old.paths)}
+    table = [known.get(path, len(known)) for path in new.paths]
+    # Rows without a path have negative numbers, which index from the end.
+    renumbered = np.array([*table, -2, -1], np.int64)[theirs.path_numbers]
+    extras: dict[Extras, int] = {}
+    same: npt.NDArray[np.bool_] = (
+        (ours.offsets == theirs.offsets)
+        & (ours.lengths == theirs.lengths)
+        & (ours.path_numbers == renumbered)
+        & (_extras(old, extras)[rows] == _extras(new, extras)[now])
+    )
+    return same
+
+
+def _extras(table: References, known: dict[Extras, int]) -> Numbers:
+    """Return which extras each row has, by number."""
+    found = np.zeros(len(table), np.int64)
+    for extra, rows in table.extras():
+        found[rows] = known.setdefault(extra, len(known) + 1)
+    return found
+
+
+def _place(table: References, row: Row) -> tuple[object, ...]:
+    """Return where the bytes of a chunk are."""
+    if row.path_number < 0:
+        return (row.path_number,)
+    return table.paths[row.path_number], row.offset, _length(row)
+
+
+def _length(row: Row) -> int | None:
+    if row.length is None and row.data is None and row.conditions.size is not None:
+        return row.conditions.size - row.offset
+    return row.length
+
+
+def _verdict(old: Row, new: Row, *, is_there: bool) -> Verdict:
+    """Return what is known of the bytes of a chunk, which are in the same place, or are not."""
+    if old.is_empty or new.is_empty:
+        return "equal" if old.is_empty and new.is_empty else "different"
+    if old.data is not None and new.data is not None:
+        return _equal(old.data, new.data)
+    for one, other in ((old, new), (new, old)):
+        algorithm = "" if other.checksum is None else other.checksum.partition(":")[0]
+        stated = one.checksum
+        if algorithm and one.data is not None:
+            stated = compute_checksum(algorithm, one.data)
+        if algorithm and stated is not None and stated.startswith(f"{algorithm}:"):
+            return _equal(stated, other.checksum)
+    lengths = _length(old), _length(new)
+    if None not in lengths and lengths[0] != lengths[1]:
+        return "different"
+    before, after = old.conditions, new.conditions
+    if not is_there:
+        return "unknown"
+    if before.version is not None and after.version is not None:
+        return "equal" if before.version == after.version else "unknown"
+    is_exact = before.are_exact and after.are_exact and before.etag == after.etag is not None
+    return "equal" if before == after or is_exact else "unknown"
+
+
+def _equal(one: Any, other: Any) -> Verdict:
+    return "equal" if one == other else "different"
