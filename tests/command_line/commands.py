@@ -107,6 +107,12 @@ def make_inputs(directory: Path) -> None:
     (directory / "odd.json").write_text(json.dumps(references))
     old = zarr.create_group(directory / "old.zarr", zarr_format=2)
     old.create_array("sst", data=np.arange(6, dtype=">i2"), chunks=(2,))
+    zm.snapshot(directory / "old.zarr", directory / "snap.zarr", checksum="crc32c")
+    (directory / "chunks").mkdir()  # all are small
+    for name in ("may.zarr", "june.zarr"):
+        zm.snapshot(
+            directory / "old.zarr", directory / name, copy=True, chunks_in=directory / "chunks"
+        )
     write_data(directory / "data.zarr", directory / "2023.nc")
     conversion.export_kerchunk_parquet(directory / "data.zarr", directory / "references.parq")
     write_theirs(directory / "theirs.zarr")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import time
@@ -93,7 +94,7 @@ def serve_bucket(inputs: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 def remove_target(arguments: list[str]) -> None:
     """Delete what a call makes, if it is there as an input of other calls."""
-    if arguments[0] in ("create", "concat", "import", "export"):
+    if arguments[0] in ("create", "concat", "import", "export", "snapshot"):
         places = [word for word in arguments if word.endswith((".zarr", ".json", ".parq"))]
         target = Path(places[-1])
         if target.is_dir():
@@ -124,6 +125,9 @@ def remove_target(arguments: list[str]) -> None:
         (["recover", "data.zarr"], 0, {"nodes": []}),
         (["accept", "data.zarr", "sst"], 0, {"documents": 0, "arrays": [], "problems": []}),
         (["clean", "data.zarr"], 0, {"unused": [], "nbytes": 0, "young": 2, "kept": []}),
+        (["snapshot", "old.zarr", "new.zarr", "--copy"], 0, {"references": 3, "refused": []}),
+        (["diff", "snap.zarr", "old.zarr"], 0, {"verdict": "equal", "nodes": []}),
+        (["diff", "data.zarr", "2023.zarr"], 1, {"verdict": "different"}),
         (["info", "theirs.zarr"], 1, {"locations": []}),
         (["validate", "data.zarr"], 0, {"problems": []}),
         (["validate", "theirs.zarr"], 1, {}),
@@ -446,6 +450,33 @@ def test_locking(inputs: Path) -> None:
     assert run("upgrade", "theirs.zarr", "--no-lock", "--to", "valid.zarr").status == 0
     notes = run("validate", "valid.zarr", "--json").document["notes"]
     assert "lock_missing" in [note["code"] for note in notes]
+
+
+# snapshot, id, diff ------------------------------------------------------------------
+
+
+def test_versions(inputs: Path) -> None:
+    done = run("snapshot", "old.zarr", "new.zarr")
+    assert (done.status, "Pass --checksum sha256 to record" in done.stderr) == (3, True)
+    assert not (inputs / "new.zarr").exists()
+    done = run("id", "old.zarr")
+    assert (done.status, "zarr-manifest snapshot old.zarr TARGET." in done.stderr) == (3, True)
+    run("snapshot", "old.zarr", "new.zarr", "--copy")
+    assert len(run("id", "new.zarr").stdout) == len("sha256:") + 64 + 1
+    # Their checksums are of different algorithms.
+    assert run("diff", "snap.zarr", "new.zarr").status == 0
+    os.utime("old.zarr/sst/1", (0, 2e9))
+    done = run("diff", "snap.zarr", "old.zarr")
+    assert (done.status, done.stdout.splitlines()) == (
+        3,
+        [
+            "~ sst  array",
+            "    1 chunk perhaps with other bytes: 1",
+            "whether they differ is unknown: references do not say which bytes they mean",
+        ],
+    )
+    assert run("snapshot", "old.zarr", "x.zarr", "--chunks-in", "chunks").status == 2
+    assert run("clean", "chunks", "--no-others").status == 2
 
 
 # info, locations, validate -----------------------------------------------------------

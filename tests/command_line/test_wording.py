@@ -34,6 +34,7 @@ ONLY_IN_PYTHON = {
 }
 
 _CALLS: dict[str, object] = {
+    "checksum": "sha256",
     "limits": "entries",
     "loadable_variables": ["time", "time_bnds"],
     "override": ["lat", "crs"],

@@ -25,6 +25,7 @@ from zarr_manifest.command_line.scanning import scan
 from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
 from zarr_manifest.command_line.validating import validate
+from zarr_manifest.command_line.versions import diff, id_, snapshot
 from zarr_manifest.command_line.wording import visible
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ for command in (
     info,
     locations,
     validate,
+    snapshot,
+    id_,
+    diff,
 ):
     application.add_command(command)
 

@@ -31,6 +31,10 @@ _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
         ("clean data.zarr --dry-run", "what would be removed"),
         ("clean data.zarr", "what was written more than a week ago"),
         ("clean data.zarr --older-than 12h", "what was written more than 12 hours ago"),
+        (
+            "clean chunks --used-by may.zarr --used-by june.zarr",
+            "which chunks in a place that snapshots share none of these uses",
+        ),
     ],
 )
 @click.argument("hierarchy")
@@ -42,9 +46,28 @@ _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
     help="Leave alone what was written less than this ago, as 7d, 12h, 30m or 0s.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option(
+    "--used-by",
+    multiple=True,
+    metavar="HIERARCHY",
+    help="List what this hierarchy does not use, where HIERARCHY is a place for chunks. "
+    "Repeatable: name all that share it.",
+)
+@click.option(
+    "--no-others",
+    is_flag=True,
+    help="Promise that no other hierarchies use these chunks: then they are removed.",
+)
 @access_options
 @limit_option
-def clean(hierarchy: str, older_than: str, dry_run: bool, **access: Any) -> Outcome:
+def clean(
+    hierarchy: str,
+    older_than: str,
+    dry_run: bool,
+    used_by: tuple[str, ...],
+    no_others: bool,
+    **access: Any,
+) -> Outcome:
     """Remove manifest documents and chunks that nothing in HIERARCHY refers to any more.
 
     Writers leave what they replace, for readers that opened HIERARCHY before. Only objects
@@ -53,10 +76,15 @@ def clean(hierarchy: str, older_than: str, dry_run: bool, **access: Any) -> Outc
     meanwhile: what they write is young.
     """
     require_no_file(hierarchy)
+    if no_others and not used_by:
+        raise click.UsageError("--no-others is about chunks that hierarchies share: add --used-by")
+    dry_run = dry_run or bool(used_by and not no_others)
     report = zarr_manifest.clean(
         hierarchy,
         older_than=_duration(older_than),
         dry_run=dry_run,
+        used_by=used_by or None,
+        no_others=no_others,
         allow=allowed(access),
         limits=limits(access["stated_limits"]),
     )

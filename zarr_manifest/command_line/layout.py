@@ -21,18 +21,22 @@ from zarr_manifest.conversion import Node
 def writing(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of `writing_options` as arguments of :func:`conversion.write_hierarchy`.
 
+    Those of `layout_options` are some of them.
+
     Raises
     ------
     UsageError
         A partition shape or an access option is invalid.
     """
     alike = ("base", "codecs", "inline_below", "overwrite", "sole_writer")
-    return {name: options[name] for name in alike} | {
+    found = {name: options[name] for name in alike if name in options} | {
         "partition_shape": partition_shape(options["partition_shapes"]),
         "lock": not options["no_lock"],
-        "rename": pairs(options["renames"], "--rename"),
         "allow": allowed(options),
     }
+    if "renames" in options:
+        found["rename"] = pairs(options["renames"], "--rename")
+    return found
 
 
 def write(
@@ -47,7 +51,7 @@ def write(
     stated: object = how.get("partition_shape")
     by_array = cast("dict[str, object]", stated) if isinstance(stated, dict) else {}
     unused = dict[str, None].fromkeys(by_array)
-    with _no_empty_directories(hierarchy):
+    with no_empty_directories(hierarchy):
         report = conversion.write_hierarchy(
             hierarchy, _marking_used(nodes, unused), progress=shown.wrote, **how
         )
@@ -65,7 +69,7 @@ def _marking_used(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Nod
 
 
 @contextmanager
-def _no_empty_directories(hierarchy: str) -> Generator[None]:
+def no_empty_directories(hierarchy: str) -> Generator[None]:
     """On failure, remove the directories that were made for a hierarchy, if they are empty."""
     made = "://" not in hierarchy and not Path(hierarchy).exists()
     try:

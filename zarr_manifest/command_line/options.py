@@ -93,12 +93,7 @@ reading_options = _together(
 
 file_type = click.Path(path_type=Path, exists=True, dir_okay=False)
 
-writing_options = _together(
-    click.option(
-        "--base",
-        metavar="URL",
-        help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
-    ),
+layout_options = _together(
     click.option(
         "--codec",
         "codecs",
@@ -122,14 +117,6 @@ writing_options = _together(
         "By default, those below 4 kB, until all of them have 256 kB.",
     ),
     click.option(
-        "--rename",
-        "renames",
-        multiple=True,
-        metavar="OLD=NEW",
-        help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
-        "begin with two underscores. Repeatable.",
-    ),
-    click.option(
         "--overwrite",
         is_flag=True,
         help="Replace an existing hierarchy, but for native arrays that the new one lacks.",
@@ -138,6 +125,23 @@ writing_options = _together(
     sole_writer_option,
     allow_refused_option,
     access_options,
+)
+
+writing_options = _together(
+    click.option(
+        "--base",
+        metavar="URL",
+        help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
+    ),
+    click.option(
+        "--rename",
+        "renames",
+        multiple=True,
+        metavar="OLD=NEW",
+        help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
+        "begin with two underscores. Repeatable.",
+    ),
+    layout_options,
 )
 
 

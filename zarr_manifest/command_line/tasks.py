@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -31,12 +31,12 @@ _ERROR = "error: "
 # How the library reports a missing extra.
 _INSTALL = "pip install 'zarr-manifest["
 
-_STATUSES = (
-    ("0", "success"),
-    ("1", "problems were found, or something was refused"),
-    ("2", "usage error"),
-    ("3", "failure; the error code is on stderr"),
-)
+_STATUSES = {
+    "0": "success",
+    "1": "problems were found, or something was refused",
+    "2": "usage error",
+    "3": "failure; the error code is on stderr",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,17 @@ def _usage_errors_in_json(command: str, *, as_json: bool) -> Generator[None]:
 
 
 class Task(_BaseCommand):
-    """A command that returns an :class:`Outcome`."""
+    """A command that returns an :class:`Outcome`.
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    Parameters
+    ----------
+    statuses : mapping of str to str
+        Exit statuses that mean something else than those of other commands.
+    """
+
+    def __init__(self, *args: Any, statuses: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.statuses = {**_STATUSES, **(statuses or {})}
         self.params.append(
             click.Option(
                 [_JSON, "as_json"],
@@ -175,7 +182,7 @@ class Task(_BaseCommand):
         """Write the examples and the exit statuses."""
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit status"):
-            formatter.write_dl(_STATUSES)
+            formatter.write_dl(list(self.statuses.items()))
 
 
 class TaskGroup(_BaseCommand, click.Group):

@@ -57,6 +57,7 @@ def _allowing(prefixes: list[str]) -> str:
 OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "allow": _allowing,
     "arrays": "--array PATH",
+    "checksum": lambda name: f"--checksum {name}",
     "concat_dim": "--concat-dim NAME",
     "credentials": "--environment PREFIX, or --option KEY=VALUE",
     "dry_run": "--dry-run",
@@ -85,6 +86,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
         f"--rewrite {shlex.quote(f'{old}={new}')}" for old, new in pairs.items()
     ),
     "same_locations": "--same-locations",
+    "snapshot": lambda _: f"{command('snapshot')} TARGET",
     "sole_writer": "--sole-writer",
     "upgrade": lambda _: command("upgrade"),
     "url": lambda url: f"--url {shlex.quote(url)}",
