@@ -7,20 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import zarr
-
 from zarr_manifest.conversion.files.combining.aligned_groups import AlignedGroup
+from zarr_manifest.conversion.files.combining.opened_files import stored_values
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
 from zarr_manifest.conversion.meaning import other_meaning
-from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.locations import redact
-
-# Not all of its functions have known types.
-_untyped_zarr: Any = zarr
 
 # Takes virtual arrays by name from each of some files, and returns what `digests_of` does.
 type Digests = Callable[[Sequence[str], Sequence[Mapping[str, Any]]], Iterable[Mapping[str, str]]]
@@ -138,17 +132,10 @@ def digests_of(arrays: Mapping[str, Any], sources: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, array in arrays.items():
         try:
-            found[name] = _digest(_values(array, sources))
+            found[name] = _digest(stored_values(array, sources))
         except FOREIGN_ERRORS as error:
             found[name] = UnreadableValues(explained(error))
     return found
-
-
-def _values(array: Any, sources: Any) -> Any:
-    manifests: Any = library("virtualizarr.manifests")
-    group = manifests.ManifestGroup(arrays={"values": array}, attributes={})
-    store = manifests.ManifestStore(group, registry=sources)
-    return np.asarray(_untyped_zarr.open_group(store, mode="r", zarr_format=3)["values"][...])
 
 
 def _digest(values: Any) -> str:

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import zarr
+from zarr.storage import StorePath
+
 from zarr_manifest.conversion.files.trees import FileGroup, FileTree
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.format import join
@@ -133,20 +137,29 @@ def load_variables(arrays: Mapping[str, Any], sources: Any) -> dict[str, xr.Vari
     Parameters
     ----------
     arrays : mapping of str to ManifestArray
-        By name; of one group.
+        By name.
     sources : FileSources
         Reads them.
     """
-    manifests: Any = library("virtualizarr.manifests")
-    store = manifests.ManifestStore(manifests.ManifestGroup(arrays=dict(arrays)), registry=sources)
-    xarray: Any = library("xarray")
-    options: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
     # As stored: their meaning has to be compared with that in other files.
-    values = xarray.open_zarr(store, **options, decode_cf=False)
-    return {
-        str(name): stored_variable(variable.dims, variable.values, variable.attrs)
-        for name, variable in values.load().variables.items()
-    }
+    decode: Any = library("xarray.backends.zarr").FillValueCoder.decode
+    found: dict[str, xr.Variable] = {}
+    for name, array in arrays.items():
+        values, attributes = stored_values(array, sources), dict(array.metadata.attributes)
+        if "_FillValue" in attributes:
+            attributes["_FillValue"] = decode(attributes["_FillValue"], values.dtype)
+        found[name] = stored_variable(array.metadata.dimension_names or (), values, attributes)
+    return found
+
+
+def stored_values(array: Any, sources: Any) -> Any:
+    """Return the values of a ``ManifestArray``, all of whose chunks are read."""
+    manifests: Any = library("virtualizarr.manifests")
+    group = manifests.ManifestGroup(arrays={"values": array}, attributes={})
+    at = StorePath(manifests.ManifestStore(group, registry=sources), "values")
+    # Opening it would encode, list and decode metadata that are known.
+    read: Any = zarr.Array(zarr.AsyncArray(array.metadata, at))[...]
+    return np.asarray(read)
 
 
 def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[Any, Any]) -> xr.Variable:
