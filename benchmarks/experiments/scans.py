@@ -56,11 +56,12 @@ class Process(NamedTuple):
 
 
 def run(effort: Effort) -> Iterator[Table]:
-    count = effort.pick(100_000 if effort.huge else 10_000, 300)
+    count = effort.pick(100_000 if effort.huge else 30_000, 300)
     with TemporaryDirectory() as name:
         directory = Path(name)
         size = _write_files(directory / "files", count)
         files = f"{directory}/files/*.nc"
+        to_stderr(f"{count:,} files written")
         one = _run(_SCAN, f"{directory}/files/0000000.nc", directory / "one")
         some = f"{directory}/files/0000[0-4]*.nc"
         scanning = _run(_SCAN, some, directory / "some")

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _MEANING = [
     "_FillValue",
@@ -55,41 +52,24 @@ _MAPPING_ATTRIBUTES = frozenset(["grid_mapping_name", "crs_wkt", "spatial_ref"])
 _ENUMERATION = "enumeration"
 
 
-def meanings(
-    dataset: xr.Dataset, stored: Mapping[str, Mapping[str, Any]] | None = None
+def meanings_of(
+    attributes: Mapping[Any, Mapping[Any, Any]],
+    stored: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[Any, dict[str, Any]]:
     """Return, by variable name, what determines the meaning of its numbers: mostly attributes.
 
     Parameters
     ----------
-    dataset : Dataset
-        Its variables have the attributes.
+    attributes : mapping
+        By name, those of all variables of a group.
     stored : mapping, optional
         ``FileTree.meanings``, by variable name.
 
     Examples
     --------
-    >>> import xarray
-    >>> time = ("time", [1], {"units": "days since 2000-01-01", "bounds": "edges"})
-    >>> dataset = xarray.Dataset({"time": time, "edges": (("time", "n"), [[0, 1]])})
-    >>> meanings(dataset)["edges"]
+    >>> time = {"units": "days since 2000-01-01", "bounds": "edges"}
+    >>> meanings_of({"time": time, "edges": {}})["edges"]
     {'units': 'days since 2000-01-01'}
-    """
-    variables: Mapping[Any, Any] = dataset.variables
-    known = stored or {}
-    found = meanings_of({name: variable.attrs for name, variable in variables.items()})
-    for name, meaning in found.items():
-        meaning |= known.get(str(name), {})
-    return found
-
-
-def meanings_of(attributes: Mapping[Any, Mapping[Any, Any]]) -> dict[Any, dict[str, Any]]:
-    """Return what determines the meaning of the numbers of variables, by their name.
-
-    Parameters
-    ----------
-    attributes : mapping
-        By name, those of all variables of a group.
     """
     mappings = {
         name.rstrip(":")
@@ -104,6 +84,8 @@ def meanings_of(attributes: Mapping[Any, Mapping[Any, Any]]) -> dict[Any, dict[s
             bounds = found.get(str(each.get(attribute)))
             if bounds is not None and "units" not in bounds:
                 bounds |= {n: each[n] for n in _INHERITED if n in each}
+    for name, meaning in found.items():
+        meaning |= (stored or {}).get(name, {})
     return found
 
 
@@ -133,6 +115,8 @@ def other_meaning(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | N
     >>> other_meaning({"units": "m"}, {"units": "km"})
     "units 'km'"
     """
+    if ours is theirs:
+        return None
     for name in dict.fromkeys([*ours, *theirs]):
         if name == _ENUMERATION:
             if (conflict := _enumeration_conflict(ours, theirs)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from zarr_manifest.conversion.files.combining import (
     OpenedFile,
     combine_files,
     digests_of,
-    open_groups,
+    open_file,
 )
 from zarr_manifest.conversion.files.finding import (
     FoundFile,
@@ -37,7 +38,6 @@ from zarr_manifest.conversion.files.scanning import (
     zarr_nodes,
 )
 from zarr_manifest.conversion.files.sources import FileSources
-from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
@@ -301,18 +301,6 @@ def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile], purpo
         )
 
 
-def _refuse_irregular(tree: FileTree) -> None:
-    """Refuse arrays that cannot be combined, because VirtualiZarr has only regular grids."""
-    for group in tree.groups:
-        for name in [n for n in group.arrays if join(group.path, n) in tree.chunk_grids]:
-            del group.arrays[name]
-            tree.refuse(
-                join(group.path, name),
-                "its chunks differ in length, and such arrays are not combined with those of other "
-                "files",
-            )
-
-
 @unstable_types_accepted
 def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile | Unusable:
     try:
@@ -321,24 +309,26 @@ def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile
         if not work.keep_going:
             raise
         return Unusable(file.url, error)
-    return _opened(file.url, tree, work, concat_dim)
+    return open_file(file.url, tree, work.sources, work.loadable, concat_dim)
 
 
-def _opened(
-    url: str,
-    tree: FileTree,
-    work: FileWork,
-    concat_dim: str | None,
-    loaded: Mapping[str, Any] | None = None,
-) -> OpenedFile:
-    _refuse_irregular(tree)
-    datasets = open_groups(tree, work.sources, work.loadable, concat_dim, loaded)
-    for group in tree.groups:
-        # They are in the datasets, and need not be sent twice.
-        group.arrays.clear()
-    if not work.record_conditions:
-        tree.conditions.clear()
-    return OpenedFile(url, tree, datasets)
+@dataclass
+class _AllOpened:
+    """Many files, ready to be combined, and what is known of all of them."""
+
+    files: dict[int, OpenedFile] = field(default_factory=dict[int, OpenedFile])
+    unusable: list[Unusable] = field(default_factory=list[Unusable])
+    conditions: dict[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
+    checksums: dict[Chunk, str] = field(default_factory=dict[Any, str])
+    last: OpenedFile | None = None
+
+    def add(self, number: int, found: OpenedFile | Unusable) -> None:
+        """Add a file, which shares what is equal in the one before."""
+        if isinstance(found, Unusable):
+            self.unusable.append(found)
+            return
+        self.conditions.update(found.conditions)
+        self.last = self.files[number] = found.indexed(self.last)
 
 
 def _all_opened(
@@ -347,29 +337,28 @@ def _all_opened(
     concat_dim: str | None,
     parallel: Parallel,
     progress: Progress | None,
-) -> tuple[list[OpenedFile | Unusable], dict[Chunk, str], list[str]]:
-    """Return all files, checksums that are known, and notes about scans."""
+) -> tuple[_AllOpened, list[str]]:
+    """Return all files, and notes about scans."""
+    opened = _AllOpened()
     if work.scans is None:
-        files, unusable = _usable(urls, work)
+        files, opened.unusable = _usable(urls, work)
         open_one = partial(_open, work=work, concat_dim=concat_dim)
         names = [file.url for file in files]
-        found: list[OpenedFile | Unusable] = list(unusable)
-        for number, opened in enumerate(in_parallel(open_one, files, names, parallel), start=1):
-            found.append(opened)
+        for number, found in enumerate(in_parallel(open_one, files, names, parallel)):
+            opened.add(number, found)
             if progress is not None:
-                progress(names[number - 1], number, len(files))
-        return found, {}, []
-    checksums: dict[Chunk, str] = {}
+                progress(names[number], number + 1, len(files))
+        return opened, []
     counts = ScanCounts()
-    by_number: dict[int, OpenedFile | Unusable] = {}
     for number, scan in scanned(urls, work, counts, parallel=parallel, progress=progress):
         if isinstance(scan, Unusable):
-            by_number[number] = scan
+            opened.add(number, scan)
             continue
         scan = scan if isinstance(scan, FileScan) else opened_scan(scan, work)
-        checksums.update(scan.checksums)
-        by_number[number] = _opened(scan.url, scan.tree, work, concat_dim, scan.loaded)
-    return [by_number[number] for number in range(len(urls))], checksums, counts.notes()
+        opened.checksums.update(scan.checksums)
+        found = open_file(scan.url, scan.tree, work.sources, work.loadable, concat_dim, scan.loaded)
+        opened.add(number, found)
+    return opened, counts.notes()
 
 
 def _many_files(
@@ -379,14 +368,10 @@ def _many_files(
     parallel: Parallel,
     progress: Progress | None,
 ) -> Iterator[Node]:
-    found, checksums, notes = _all_opened(urls, work, rules.concat_dim, parallel, progress)
-    opened = [each for each in found if isinstance(each, OpenedFile)]
-    unusable = [each for each in found if isinstance(each, Unusable)]
-    conditions: dict[str, dict[str, str | int]] = {}
-    for each in opened:
-        conditions |= each.tree.conditions
+    found, notes = _all_opened(urls, work, rules.concat_dim, parallel, progress)
+    opened = [found.files[number] for number in sorted(found.files)]
     if not opened:
-        raise unusable_files(unusable, len(urls))
+        raise unusable_files(found.unusable, len(urls))
     _require_variables(work.loadable or (), opened, "loaded")
     _require_variables(sorted(rules.override), opened, "taken from the first file")
 
@@ -403,8 +388,8 @@ def _many_files(
             dataset,
             path,
             notes=combination.tree.notes,
-            conditions=conditions,
-            checksums=work.checksums(checksums),
+            conditions=found.conditions if work.record_conditions else None,
+            checksums=work.checksums(found.checksums),
         )
     yield from combination.tree.refused
-    yield from map(_left_out, unusable)
+    yield from map(_left_out, found.unusable)

@@ -56,12 +56,13 @@ def in_parallel[T, R](
 def _mapped[T, R](
     executor: Executor, work: Callable[[T], R], items: Sequence[T], urls: Sequence[str]
 ) -> Iterator[R]:
-    unread = list(urls)
+    done = 0
     try:
         for found in executor.map(work, items):
-            del unread[0]
+            done += 1
             yield found
     except BrokenExecutor as error:
+        unread = urls[done:]
         more = len(unread) - _MOST_NAMED
         names = [repr(redact(url)) for url in unread[:_MOST_NAMED]]
         listed = ", ".join([*names, f"and {more:,} more"] if more > 0 else names)

@@ -9,6 +9,7 @@ from zarr_manifest.conversion.virtual.arrays import (
     distinct_paths,
     json_metadata,
     manifest_of_columns,
+    url_reference,
 )
 from zarr_manifest.conversion.virtual.nodes import (
     dataset_nodes,
@@ -31,4 +32,5 @@ __all__ = [
     "read_virtual",
     "to_virtual_dataset",
     "to_virtual_datatree",
+    "url_reference",
 ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from zarr.storage import MemoryStore
@@ -19,9 +19,6 @@ from zarr_manifest.conversion.virtualizarr_internals import group_of, is_virtual
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, Limits, join
 from zarr_manifest.manifest import Manifest
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 # Members of xarray's encoding that describe values, not their storage.
 _CF_ENCODING = frozenset(
@@ -102,8 +99,32 @@ def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
         yield from manifest_group_nodes(below, join(path, name))
 
 
+class SomeDataset(Protocol):
+    """What there is of a dataset of xarray."""
+
+    @property
+    def attrs(self) -> Mapping[Any, Any]:
+        """Attributes by name."""
+        ...
+
+    @property
+    def coords(self) -> Iterable[Any]:
+        """Names of coordinates."""
+        ...
+
+    @property
+    def dims(self) -> Container[Any]:
+        """Names of dimensions."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[Any, Any]:
+        """Variables by name."""
+        ...
+
+
 def dataset_nodes(
-    dataset: xr.Dataset,
+    dataset: SomeDataset,
     path: str,
     *,
     notes: Mapping[str, Sequence[str]] | None = None,
@@ -114,7 +135,7 @@ def dataset_nodes(
 
     Parameters
     ----------
-    dataset : xarray.Dataset
+    dataset : SomeDataset
         Virtual and loaded variables.
     path : str
         Path of its group.
@@ -126,8 +147,7 @@ def dataset_nodes(
     attributes, changed = json_attributes(dataset.attrs)
     decided = tuple((notes or {}).get(path, ()))
     yield GroupNode(path, attributes | _coordinates(dataset), (*decided, *changed))
-    variables: dict[Any, Any] = dict(dataset.variables)
-    for name, variable in variables.items():
+    for name, variable in dataset.variables.items():
         at = join(path, str(name))
         decided = tuple((notes or {}).get(at, ()))
         if is_virtual(variable):
@@ -153,7 +173,7 @@ def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
         return refused(path, error)
 
 
-def _coordinates(dataset: xr.Dataset) -> dict[str, str]:
+def _coordinates(dataset: SomeDataset) -> dict[str, str]:
     """Return the attribute by which xarray recognises non-dimension coordinates."""
     names = [str(name) for name in dataset.coords if name not in dataset.dims]
     # Names are separated by spaces; xarray, too, leaves out names that contain one.

@@ -304,7 +304,7 @@ def _array(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elsewhere(content: dict[str, Any]) -> None:
-    _array(content)["manifest"]["0.0"]["path"] = "file:///etc/passwd"
+    _array(content)["references"]["paths"] = ["file:///etc/passwd"]
 
 
 SMALL = Limits(manifest_bytes=2**20)
@@ -326,10 +326,15 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "references elsewhere": _edited(_elsewhere),
     "an unknown member": _edited(lambda content: content.update(more=1)),
     "a wrong type": _edited(lambda content: content.update(groups=3)),
-    "an endless chunk": _edited(lambda c: _array(c)["manifest"]["0.0"].pop("length")),
-    "a chunk of another grid": _edited(lambda content: _array(content).update(grid=[1, 1, 1])),
-    "a negative grid": _edited(lambda content: _array(content).update(grid=[-1, 1])),
-    "a huge grid": _edited(lambda content: _array(content).update(grid=[2**40, 1])),
+    "an endless chunk": _edited(lambda c: _array(c)["references"]["lengths"].pop()),
+    "a negative length": _edited(lambda c: _array(c)["references"].update(lengths=[-1])),
+    "an unknown path": _edited(lambda c: _array(c)["references"].update(path_numbers=[1])),
+    "a chunk that is not there": _edited(lambda c: _array(c)["references"].update(chunks=[1])),
+    "a chunk before the first": _edited(lambda c: _array(c)["references"].update(chunks=[-1])),
+    "more chunks than references": _edited(lambda c: _array(c)["references"].update(chunks=[0, 0])),
+    "a chunk of another grid": _edited(lambda c: _array(c)["references"].update(grid=[1, 1, 1])),
+    "a negative grid": _edited(lambda c: _array(c)["references"].update(grid=[-1, 1])),
+    "a huge grid": _edited(lambda c: _array(c)["references"].update(grid=[2**40, 1])),
     "other metadata": _edited(lambda content: _array(content)["metadata"].update(codecs=[])),
     "a value of no kind": _edited(lambda c: _array(c)["attributes"].update(a={"odd": 1})),
     "deep nesting": _edited(lambda c: None),

@@ -8,7 +8,7 @@ from zarr_manifest.conversion.files.combining.opened_files import (
     OpenedFile,
     is_coordinate,
     load_variables,
-    open_groups,
+    open_file,
     stored_variable,
 )
 from zarr_manifest.conversion.files.combining.splitting import split_references
@@ -21,7 +21,7 @@ __all__ = [
     "digests_of",
     "is_coordinate",
     "load_variables",
-    "open_groups",
+    "open_file",
     "split_references",
     "stored_variable",
 ]

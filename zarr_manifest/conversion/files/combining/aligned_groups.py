@@ -8,23 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zarr_manifest.conversion.files.combining.opened_files import (
     CombineRules,
+    FileDataset,
     OpenedFile,
-    assembled,
 )
 from zarr_manifest.conversion.files.combining.splitting import with_codecs_of
-from zarr_manifest.conversion.meaning import made_alike, meanings
-from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.meaning import made_alike, meanings_of
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class AlignedGroup:
         Its path.
     urls : sequence of str
         Of the files.
-    datasets : sequence of Dataset
+    datasets : sequence of FileDataset
         By file; empty if the file has no such group. Loaded variables of one name have numbers
         of the same meaning, and virtual ones the same codecs, unless there is a problem.
     meant : sequence of dict
@@ -48,7 +44,7 @@ class AlignedGroup:
 
     path: str
     urls: Sequence[str]
-    datasets: Sequence[xr.Dataset]
+    datasets: Sequence[FileDataset]
     meant: Sequence[Mapping[Any, Mapping[str, Any]]]
     problems: Mapping[Any, str]
 
@@ -78,20 +74,20 @@ class AlignedGroup:
 
 def align_group(path: str, files: Sequence[OpenedFile], refused: Collection[str]) -> AlignedGroup:
     """Return a group of many files, without the variables that are refused in one of them."""
-    xarray: Any = library("xarray")
-    nothing: xr.Dataset = xarray.Dataset()
+    nothing = FileDataset({}, frozenset(), {}, {})
     stated = [file.datasets.get(path, nothing) for file in files]
-    meant = [
-        meanings(
-            dataset,
-            {str(n): file.tree.meanings.get(join(path, str(n)), {}) for n in dataset.variables},
-        )
-        for file, dataset in zip(files, stated, strict=True)
-    ]
-    datasets = [
-        dataset.drop_vars([n for n in dataset.variables if join(path, str(n)) in refused])
-        for dataset in stated
-    ]
+    meant: list[dict[str, dict[str, Any]]] = []
+    last = ""
+    for file, dataset in zip(files, stated, strict=True):
+        attributes = {name: variable.attrs for name, variable in dataset.variables.items()}
+        stored = {name: file.meanings.get(join(path, name), {}) for name in attributes}
+        # Files with the same attributes share what they mean.
+        about = repr((attributes, stored))
+        meant.append(meant[-1] if about == last else meanings_of(attributes, stored))
+        last = about
+    names = [name for dataset in stated for name in dataset.variables]
+    left_out = {name for name in names if join(path, name) in refused}
+    datasets = [dataset.without(left_out) for dataset in stated]
     urls = [file.url for file in files]
     problems: dict[Any, str] = {}
     group = AlignedGroup(path, urls, datasets, meant, problems)
@@ -105,7 +101,7 @@ def align_group(path: str, files: Sequence[OpenedFile], refused: Collection[str]
     return group
 
 
-def _aligned(group: AlignedGroup, datasets: list[xr.Dataset], name: Any) -> str | None:
+def _aligned(group: AlignedGroup, datasets: list[FileDataset], name: Any) -> str | None:
     """Align the variables of a name in `datasets`, or return why that is impossible."""
     having = [number for number, dataset in enumerate(datasets) if name in dataset.variables]
     variables: list[Any] = [datasets[number].variables[name] for number in having]
@@ -129,16 +125,8 @@ def _aligned(group: AlignedGroup, datasets: list[xr.Dataset], name: Any) -> str 
                 return group.unlike(problem, number, having[0])
     for number, old, new in zip(having, variables, alike, strict=True):
         if new is not old:
-            datasets[number] = assigned(datasets[number], name, new)
+            datasets[number] = datasets[number].assigned({name: new})
     return None
-
-
-def assigned(dataset: xr.Dataset, name: Any, variable: Any) -> xr.Dataset:
-    """Return a dataset with a variable added or replaced; a coordinate stays one."""
-    untyped: Any = dataset
-    assign = untyped.assign_coords if name in dataset.coords else untyped.assign
-    changed: xr.Dataset = assign({name: variable})
-    return changed
 
 
 # Files with different variables on the same coordinates ----------------------------------
@@ -208,13 +196,13 @@ class _Extent:
     coordinates: Collection[Any] | None
 
 
-def _extents(datasets: Sequence[xr.Dataset], rules: CombineRules) -> dict[Any, _Extent]:
+def _extents(datasets: Sequence[FileDataset], rules: CombineRules) -> dict[Any, _Extent]:
     found: dict[Any, _Extent] = {}
     for dim in dict.fromkeys(dim for dataset in datasets for dim in dataset.dims):
         having = [dataset for dataset in datasets if dim in dataset.dims]
         if rules.combine == "nested" and dim != rules.concat_dim:
             having = having[:1]
-        length = sum(dataset.sizes[dim] for dataset in having)
+        length = sum(dataset.dims[dim] for dataset in having)
         coordinates: Collection[Any] | None = None
         if all(dim in dataset.indexes for dataset in having):
             indexes: list[Any] = [dataset.indexes[dim] for dataset in having]
@@ -223,17 +211,17 @@ def _extents(datasets: Sequence[xr.Dataset], rules: CombineRules) -> dict[Any, _
                 coordinates = frozenset(coordinates)
                 length = len(coordinates)
         elif rules.combine == "by_coords":
-            length = having[0].sizes[dim]
+            length = having[0].dims[dim]
         found[dim] = _Extent(length, coordinates)
     return found
 
 
-def merge_datasets(datasets: Sequence[xr.Dataset], refused: Collection[Any]) -> xr.Dataset:
+def merge_datasets(datasets: Sequence[FileDataset], refused: Collection[Any]) -> FileDataset:
     """Return one dataset with the variables of several, each from the first that has it.
 
     Parameters
     ----------
-    datasets : sequence of Dataset
+    datasets : sequence of FileDataset
         On the same coordinates.
     refused : collection of str
         Names of variables that are left out.
@@ -244,12 +232,5 @@ def merge_datasets(datasets: Sequence[xr.Dataset], refused: Collection[Any]) -> 
         for name, variable in each.variables.items()
         if name not in refused
     }
-    indexes: dict[Any, Any] = {}
-    for each in reversed(datasets):
-        indexes |= dict(each.indexes)
-    return assembled(
-        variables,
-        [name for name in variables if any(name in each.coords for each in datasets)],
-        {name: index for name, index in indexes.items() if name in variables},
-        datasets[0].attrs,
-    )
+    coordinates = frozenset[str]().union(*(each.coords for each in datasets))
+    return FileDataset.of(variables, coordinates, datasets[0].attrs)

@@ -1,7 +1,7 @@
 """Many similar files as one: the same groups, their variables concatenated or merged.
 
-xarray does the work, on VirtualiZarr's arrays. Variables that it would combine
-incorrectly without an error, or that would make it fail as a whole, are found beforehand.
+Variables are compared first, each with that of the first file, and then concatenated, each by
+itself, as xarray and VirtualiZarr do it.
 """
 
 from __future__ import annotations
@@ -9,21 +9,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zarr_manifest.conversion.files.combining.aligned_groups import (
     AlignedGroup,
     align_group,
-    assigned,
     families_of,
     merge_datasets,
     share_coordinates,
 )
 from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
-from zarr_manifest.conversion.files.combining.opened_files import CombineRules, OpenedFile
+from zarr_manifest.conversion.files.combining.opened_files import (
+    CombineRules,
+    FileDataset,
+    OpenedFile,
+)
 from zarr_manifest.conversion.files.combining.placement import (
     are_last,
     check_order,
+    places,
     require_own_places,
     varying_dimensions,
     with_same_coordinates,
@@ -34,7 +38,7 @@ from zarr_manifest.conversion.files.combining.splitting import (
     split_arrays,
     storage_difference,
 )
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, with_metadata
 from zarr_manifest.conversion.meaning import is_of_time, other_meaning
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
@@ -43,9 +47,6 @@ from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 @dataclass
 class Combination:
@@ -53,13 +54,13 @@ class Combination:
 
     Parameters
     ----------
-    datasets : dict of str to Dataset
+    datasets : dict of str to FileDataset
         By path of the group.
     tree : FileTree
         Refusals and notes.
     """
 
-    datasets: dict[str, xr.Dataset] = field(default_factory=dict[str, Any])
+    datasets: dict[str, FileDataset] = field(default_factory=dict[str, Any])
     tree: FileTree = field(default_factory=FileTree)
 
 
@@ -87,16 +88,16 @@ def combine_files(
     tree = combination.tree
     refused: dict[str, RefusedNode] = {}
     for file in files:
-        for node in file.tree.refused:
+        for node in file.refused:
             reason = Advice(node.reason, f" (in {redact(file.url)})")
             refused.setdefault(node.path, RefusedNode(node.path, node.code, reason))
     tree.refused.extend(refused.values())
-    for path, notes in ((p, n) for file in files for p, n in file.tree.notes.items()):
+    for path, notes in ((p, n) for file in files for p, n in file.notes.items()):
         known = tree.notes.setdefault(path, [])
         known.extend(note for note in notes if note not in known)
     paths = list(dict.fromkeys(path for file in files for path in file.datasets))
     groups = [align_group(path, files, refused.keys()) for path in paths]
-    dims = {str(dim) for file in files for each in file.datasets.values() for dim in each.dims}
+    dims = {dim for file in files for each in file.datasets.values() for dim in each.dims}
     work = _Work(rules, Comparison(rules.override, digests, tree), tree, sorted(dims))
     families = families_of(groups, len(files))
     if len(families) > 1 and (work.is_new or not share_coordinates(groups, families, rules)):
@@ -131,9 +132,9 @@ class _Work:
 
 def _combine_family(
     groups: Sequence[AlignedGroup], numbers: Sequence[int], work: _Work
-) -> dict[str, xr.Dataset]:
+) -> dict[str, FileDataset]:
     """Combine files that have the same variables; return their groups by path."""
-    found: dict[str, xr.Dataset] = {}
+    found: dict[str, FileDataset] = {}
     parts: list[_CombinedGroup] = []
     for group in groups:
         above = [p for p in parts if not p.group.path or group.path.startswith(f"{p.group.path}/")]
@@ -153,7 +154,9 @@ def _combine_family(
     return found
 
 
-def _merge_families(first: AlignedGroup, datasets: Sequence[xr.Dataset], work: _Work) -> xr.Dataset:
+def _merge_families(
+    first: AlignedGroup, datasets: Sequence[FileDataset], work: _Work
+) -> FileDataset:
     """Merge a group of several families; `first` is the group in the first file of each."""
     if len(datasets) == 1:
         return datasets[0]
@@ -174,13 +177,12 @@ class _CombinedGroup:
     varying: set[Any] = field(default_factory=set[Any])
     coordinates: dict[Any, list[Any]] = field(default_factory=dict[Any, Any])
 
-    def combined(self) -> xr.Dataset:
+    def combined(self) -> FileDataset:
         group, rules = self.group, self.work.rules
         inherited = self._inherited()
-        untyped: Any = zip(group.datasets, *inherited.values(), strict=True)
-        datasets: list[xr.Dataset] = [
-            dataset.assign_coords(dict(zip(inherited, coordinates, strict=True)))
-            for dataset, *coordinates in untyped
+        datasets = [
+            dataset.assigned({name: every[number] for name, every in inherited.items()})
+            for number, dataset in enumerate(group.datasets)
         ]
         self.varying = varying_dimensions(datasets, rules)
         for name in group.names():
@@ -196,12 +198,12 @@ class _CombinedGroup:
         for name, problem in self._differing(datasets).items():
             datasets = self._refused(name, problem, datasets)
         varies = self.work.is_new or self.varying & set(datasets[0].dims)
-        found = self._isolated(datasets) if varies else datasets[0]
+        found = self._concatenated(datasets) if varies else datasets[0]
         for dim in sorted(map(str, self.varying)) if varies else ():
             note = check_order(dim, found, datasets, group.urls, rules)
             if note is not None:
                 self.work.tree.note(group.at(dim), note)
-        return found.drop_vars(list(inherited))
+        return found.without(inherited)
 
     def _inherited(self) -> dict[Any, list[Any]]:
         """Return, by file, coordinates of parent groups that determine how to combine this one."""
@@ -221,27 +223,29 @@ class _CombinedGroup:
             if dim in group.coordinates and dim not in first.variables
         }
 
-    def _refused(self, name: Any, problem: str, datasets: Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    def _refused(
+        self, name: Any, problem: str, datasets: Sequence[FileDataset]
+    ) -> list[FileDataset]:
         """Refuse a variable, and return the datasets without it."""
         among = any(group.varying for group in (self, *self.above))
         orders = name in self.varying or (not among and name in self.coordinates)
         if self.work.rules.combine == "by_coords" and orders:
             raise NotConvertibleError(f"the files cannot be combined by {name!r}: {problem}")
         self.work.tree.refuse(self.group.at(name), problem)
-        return [dataset.drop_vars([name], errors="ignore") for dataset in datasets]
+        return [dataset.without([name]) for dataset in datasets]
 
-    def _is_concatenated(self, name: Any, dataset: xr.Dataset) -> bool:
+    def _is_concatenated(self, name: Any, dataset: FileDataset) -> bool:
         """Whether a variable gets the values of all files."""
         if self.work.is_new:
             return name not in self.work.rules.override and name not in dataset.indexes
         return bool(self.varying & set(dataset.variables[name].dims))
 
     def _completed(
-        self, name: Any, datasets: list[xr.Dataset]
-    ) -> tuple[list[xr.Dataset], str | None]:
+        self, name: Any, datasets: list[FileDataset]
+    ) -> tuple[list[FileDataset], str | None]:
         """Add a variable to files that lack it; return why that is impossible, or None."""
         having = [number for number, each in enumerate(datasets) if name in each.variables]
-        lacking = [number for number in range(len(datasets)) if number not in set(having)]
+        lacking = [number for number, each in enumerate(datasets) if name not in each.variables]
         if not lacking:
             return datasets, None
         url = redact(self.group.urls[lacking[0]])
@@ -255,11 +259,11 @@ class _CombinedGroup:
         completed = list(datasets)
         if not self._is_concatenated(name, datasets[having[0]]):
             for number in lacking:
-                completed[number] = assigned(completed[number], name, first)
+                completed[number] = completed[number].assigned({name: first})
             self.work.tree.note(self.group.at(name), f"{text}: it was taken from the others")
             return completed, None
         for number in lacking:
-            sizes = datasets[number].sizes
+            sizes = datasets[number].dims
             if unknown := self.varying.intersection(first.dims) - sizes.keys():
                 at = redact(self.group.urls[number])
                 return (
@@ -271,7 +275,7 @@ class _CombinedGroup:
                 absent = absent_variable(first, shape)
             except NotConvertibleError as error:
                 return datasets, f"{text}; {error.message}"
-            completed[number] = assigned(completed[number], name, absent)
+            completed[number] = completed[number].assigned({name: absent})
         fill_value = first.data.metadata.fill_value if is_virtual(first) else "missing"
         self.work.tree.note(
             self.group.at(name),
@@ -279,7 +283,7 @@ class _CombinedGroup:
         )
         return completed, None
 
-    def _with_same_coordinates(self, datasets: Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    def _with_same_coordinates(self, datasets: Sequence[FileDataset]) -> list[FileDataset]:
         try:
             return with_same_coordinates(datasets, self.varying, self.group.urls, self.work.rules)
         except NotConvertibleError as error:
@@ -291,7 +295,7 @@ class _CombinedGroup:
                 remedy=None if self.work.is_new else error.remedy,
             ) from error
 
-    def _differing(self, datasets: Sequence[xr.Dataset]) -> dict[Any, str]:
+    def _differing(self, datasets: Sequence[FileDataset]) -> dict[Any, str]:
         """Return, by name, why variables are not one for all files, though not concatenated."""
         group = dataclasses.replace(self.group, datasets=datasets)
         names: list[Any] = []
@@ -309,8 +313,8 @@ class _CombinedGroup:
         return self.work.comparison.problems(group, names)
 
     def _in_one_grid(
-        self, name: Any, datasets: list[xr.Dataset]
-    ) -> tuple[list[xr.Dataset], str | None]:
+        self, name: Any, datasets: list[FileDataset]
+    ) -> tuple[list[FileDataset], str | None]:
         """Split chunks of different lengths; return why they cannot be one array, or None."""
         variables: list[Any] = [dataset.variables[name] for dataset in datasets]
         for number, variable in enumerate(variables):
@@ -327,7 +331,7 @@ class _CombinedGroup:
                 problem = f"{problem or crossing}; {splitting.problem}"
             return datasets, problem
         split = [
-            assigned(dataset, name, variable.copy(deep=False, data=array))
+            dataset.assigned({name: variable.copy(deep=False, data=array)})
             for dataset, variable, array in zip(datasets, variables, splitting.arrays, strict=True)
         ]
         problem = self._difference(name, split)
@@ -336,7 +340,7 @@ class _CombinedGroup:
         return split, problem
 
     def _splitting(
-        self, variables: Sequence[Any], datasets: Sequence[xr.Dataset]
+        self, variables: Sequence[Any], datasets: Sequence[FileDataset]
     ) -> Splitting | None:
         along = [dim for dim in variables[0].dims if dim in self.varying]
         if len(along) != 1:
@@ -345,7 +349,7 @@ class _CombinedGroup:
         axis = variables[0].dims.index(along[0])
         return split_arrays(arrays, axis, are_last(along[0], datasets, self.work.rules))
 
-    def _difference(self, name: Any, datasets: Sequence[xr.Dataset]) -> str | None:
+    def _difference(self, name: Any, datasets: Sequence[FileDataset]) -> str | None:
         """Return why a virtual variable cannot be concatenated to one array, or None."""
         untyped: Sequence[Any] = datasets
         first = untyped[0].variables[name]
@@ -363,49 +367,64 @@ class _CombinedGroup:
                 return self.group.unlike(problem, number)
         return None
 
-    def _isolated(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-        """Combine all variables, or, if that fails, all but those that make it fail."""
+    def _concatenated(self, datasets: Sequence[FileDataset]) -> FileDataset:
+        """Concatenate each variable; refuse virtual ones for which VirtualiZarr cannot."""
+        rules, place = self.work.rules, self.group.path or None
         try:
-            return self._combine(datasets)
-        except FOREIGN_ERRORS:
-            virtual = [name for name, item in datasets[0].variables.items() if is_virtual(item)]
-        loaded = [dataset.drop_vars(virtual, errors="ignore") for dataset in datasets]
-        try:
-            self._combine(loaded)
-        except FOREIGN_ERRORS as error:
-            raise NotConvertibleError(
-                f"the files cannot be combined: {error}", array=self.group.path or None
-            ) from error
-        for name in virtual:
-            others = [other for other in virtual if other != name]
+            order, counts = places(datasets, self.varying, rules)
+        except NotConvertibleError as error:
+            raise error.in_context(array=place) from error.__cause__
+        first = datasets[order[0]]
+        found: dict[str, Any] = {}
+        for name in first.variables:
+            variables = [datasets[number].variables[name] for number in order]
+            is_own = self.work.is_new and name == rules.concat_dim
+            if not is_own and not self._is_concatenated(name, first):
+                found[name] = variables[0]
+                continue
             try:
-                self._combine([dataset.drop_vars(others, errors="ignore") for dataset in datasets])
+                found[name] = concatenated(variables, counts, is_new=self.work.is_new)
             except FOREIGN_ERRORS as error:
+                if not is_virtual(variables[0]):
+                    raise NotConvertibleError(
+                        f"the files cannot be combined: {error}", array=place
+                    ) from error
                 self.work.tree.refuse(self.group.at(name), f"it cannot be combined: {error}")
-                datasets = [dataset.drop_vars([name]) for dataset in datasets]
-        return self._combine(datasets)
+        return FileDataset.of(found, first.coords, first.attrs)
 
-    def _combine(self, datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-        xarray: Any = library("xarray")
-        is_new, override = self.work.is_new, self.work.rules.override
-        data = [name for name in datasets[0].data_vars if name not in override]
-        options: dict[str, Any] = {
-            # Virtual variables cannot be compared: unless concatenated, the first file's is taken.
-            "compat": "override",
-            "data_vars": data if is_new else "minimal",
-            "coords": self._new_coordinates(datasets[0]) if is_new else "minimal",
-            "join": "exact",
-            "combine_attrs": "override",
-        }
-        if self.work.rules.combine == "nested":
-            nested: xr.Dataset = xarray.combine_nested(
-                list(datasets), concat_dim=self.work.rules.concat_dim, **options
-            )
-            return nested
-        by_coords: xr.Dataset = xarray.combine_by_coords(list(datasets), **options)
-        return by_coords
 
-    def _new_coordinates(self, dataset: xr.Dataset) -> list[Any]:
-        """Return the coordinates that get the new dimension, but not those of another one."""
-        left_out = {self.work.rules.concat_dim, *self.work.rules.override}
-        return [name for name in dataset.coords if name not in {*dataset.dims, *left_out}]
+def concatenated(
+    variables: Sequence[Any], counts: Sequence[tuple[Any, int]], *, is_new: bool
+) -> Any:
+    """Return one variable of many.
+
+    Parameters
+    ----------
+    variables : sequence of Variable
+        In C order of their places.
+    counts : sequence of (str, int)
+        Dimensions, and how many variables follow one another along each.
+    is_new : bool
+        Whether the dimension is a new one.
+
+    Raises
+    ------
+    ValueError
+        Values differ where they are not concatenated, or shapes where they are.
+    """
+    concat: Any = library("xarray").Variable.concat
+    found = list(variables)
+    if is_virtual(found[0]):
+        # The first array's names of dimensions and attributes are those of the file.
+        array = with_metadata(found[0].data, dimension_names=None, attributes={})
+        found[0] = found[0].copy(deep=False, data=array)
+    for dim, count in reversed(counts):
+        runs = [found[start : start + count] for start in range(0, len(found), count)]
+        if is_new or dim in found[0].dims:
+            found = [concat(run, dim) for run in runs]
+            continue
+        for first, *others in runs:
+            if not is_virtual(first) and not all(map(first.equals, others)):
+                raise ValueError(f"files that only differ in {dim!r} have other values")
+        found = [run[0] for run in runs]
+    return found[0]

@@ -92,7 +92,7 @@ def _stated_difference(group: AlignedGroup, name: Any, having: Sequence[int]) ->
     for number, other in zip(having, variables, strict=True):
         difference: str | None = None
         if not is_virtual(first):
-            difference = None if first.equals(other) else "other values"
+            difference = None if first is other or first.equals(other) else "other values"
         elif first.shape != other.shape:
             difference = f"the shape {brief(other.shape)}"
         elif first.dtype != other.dtype:

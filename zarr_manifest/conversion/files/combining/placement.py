@@ -2,56 +2,122 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.files.combining.opened_files import CombineRules
+from zarr_manifest.conversion.files.combining.opened_files import CombineRules, FileDataset
 from zarr_manifest.conversion.meaning import shown_value
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 # Of files that are in the same place.
 _MOST_NAMED = 5
 
 
-def varying_dimensions(datasets: Sequence[xr.Dataset], rules: CombineRules) -> set[Any]:
+def varying_dimensions(datasets: Sequence[FileDataset], rules: CombineRules) -> set[Any]:
     """Return the dimensions along which datasets are concatenated, by coordinates or by name."""
     if rules.concat_dim is not None:
         has = any(rules.concat_dim in dataset.dims for dataset in datasets)
         return {rules.concat_dim} if has else set()
-    indexes: list[dict[Any, Any]] = [dict(dataset.indexes) for dataset in datasets]
     return {
         dim
-        for dim, index in indexes[0].items()
-        if any(dim not in other or not index.equals(other[dim]) for other in indexes[1:])
+        for dim, index in datasets[0].indexes.items()
+        if not all(_is_same(index, dataset.indexes.get(dim)) for dataset in datasets)
     }
 
 
-def are_last(dim: Any, datasets: Sequence[xr.Dataset], rules: CombineRules) -> list[bool]:
-    """Return which files xarray will put last along a dimension."""
+def _is_same(index: Any, other: Any) -> bool:
+    return index is other or (other is not None and index.equals(other))
+
+
+def are_last(dim: Any, datasets: Sequence[FileDataset], rules: CombineRules) -> list[bool]:
+    """Return which files will be the last along a dimension."""
     if rules.combine == "nested":
         return [number == len(datasets) - 1 for number in range(len(datasets))]
-    untyped: Sequence[Any] = datasets
-    if any(not len(dataset.indexes.get(dim, ())) for dataset in untyped):
-        return [False] * len(datasets)
-    indexes: list[Any] = [dataset.indexes[dim] for dataset in datasets]
-    ends = [index[0] for index in indexes]
     try:
-        last = (max if all(i.is_monotonic_increasing for i in indexes) else min)(ends)
-    except TypeError:  # no order, which xarray will report
+        ranks = _ranks(dim, datasets)
+    except NotConvertibleError:  # which is reported when they are combined
         return [False] * len(datasets)
-    return [bool(end == last) for end in ends]
+    return [rank == max(ranks) for rank in ranks]
+
+
+def places(
+    datasets: Sequence[FileDataset], varying: set[Any], rules: CombineRules
+) -> tuple[list[int], list[tuple[Any, int]]]:
+    """Return the order in which datasets are combined, and how many follow along each dimension.
+
+    Parameters
+    ----------
+    datasets : sequence of FileDataset
+        Not two in the same place.
+    varying : set of str
+        As `varying_dimensions` returns it.
+    rules : CombineRules
+        How they are combined.
+
+    Returns
+    -------
+    order : list of int
+        Their numbers, in C order of the places.
+    counts : list of (str, int)
+        Dimensions, and the number of places along each.
+
+    Raises
+    ------
+    NotConvertibleError
+        Some of the coordinates have no order, or there are places without a dataset.
+    """
+    if rules.concat_dim is not None:
+        return list(range(len(datasets))), [(rules.concat_dim, len(datasets))]
+    dims = [dim for dim in datasets[0].dims if dim in varying]
+    ranks = [_ranks(dim, datasets) for dim in dims]
+    counts = [max(each) + 1 for each in ranks]
+    if math.prod(counts) != len(datasets):
+        named = " and ".join(
+            f"{count:,} of {dim!r}" for dim, count in zip(dims, counts, strict=True)
+        )
+        raise NotConvertibleError(
+            f"the files cannot be combined by their coordinates: {len(datasets):,} files do not "
+            f"fill a grid of {named}"
+        )
+    order = sorted(range(len(datasets)), key=lambda number: [each[number] for each in ranks])
+    return order, list(zip(dims, counts, strict=True))
+
+
+def _ranks(dim: Any, datasets: Sequence[FileDataset]) -> list[int]:
+    """Return the place of each dataset along a dimension, by the first of its coordinates."""
+    indexes: list[Any] = [dataset.indexes.get(dim, ()) for dataset in datasets]
+    if not all(len(index) for index in indexes):
+        raise _unordered(dim, "some have none")
+    try:
+        is_rising = all(_is_rising(index.values) for index in indexes)
+        if not is_rising and not all(_is_rising(index.values[::-1]) for index in indexes):
+            raise _unordered(dim, "they neither rise in all files nor fall in all")
+        firsts = [index[0] for index in indexes]
+        ordered = sorted(set(firsts), reverse=not is_rising)
+    except TypeError as error:
+        raise _unordered(dim, str(error)) from error
+    rank = {first: number for number, first in enumerate(ordered)}
+    return [rank[first] for first in firsts]
+
+
+def _is_rising(values: Any) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _unordered(dim: Any, reason: str) -> NotConvertibleError:
+    return NotConvertibleError(
+        f"the files cannot be combined by their coordinates of {str(dim)!r}: {reason}"
+    )
 
 
 def with_same_coordinates(
-    datasets: Sequence[xr.Dataset], varying: set[Any], urls: Sequence[str], rules: CombineRules
-) -> list[xr.Dataset]:
+    datasets: Sequence[FileDataset], varying: set[Any], urls: Sequence[str], rules: CombineRules
+) -> list[FileDataset]:
     """Return datasets with the same coordinates along all dimensions but the varying ones.
 
     Raises
@@ -64,11 +130,11 @@ def with_same_coordinates(
     for dim, index in indexes.items():
         for number, dataset in enumerate(found):
             other: Any = dataset.indexes.get(dim, index)
-            if dim in varying or index.equals(other):
+            if dim in varying or _is_same(index, other):
                 continue
             same_length = len(index) == len(other)
             if dim in rules.override and same_length:
-                found[number] = found[number].assign_coords({dim: datasets[0].variables[dim]})
+                found[number] = found[number].assigned({dim: datasets[0].variables[dim]})
                 continue
             remedy = Advice(
                 "To take it from the first file: ", Setting("override", [str(dim)]), "."
@@ -83,9 +149,9 @@ def with_same_coordinates(
 
 
 def require_own_places(
-    datasets: Sequence[xr.Dataset], varying: set[Any], urls: Sequence[str]
+    datasets: Sequence[FileDataset], varying: set[Any], urls: Sequence[str]
 ) -> None:
-    """Refuse files that xarray would put into one place, which drops all but the last.
+    """Refuse files that would be in one place.
 
     Raises
     ------
@@ -100,7 +166,7 @@ def require_own_places(
     for dataset, url in zip(untyped, urls, strict=True):
         indexes: list[Any] = [dataset.indexes.get(dim, ()) for dim in dims]
         if not all(len(index) for index in indexes):
-            return  # xarray will report it
+            return  # `places` reports it
         places.setdefault(tuple(index[0] for index in indexes), []).append(redact(url))
     for place, files in places.items():
         if len(files) > 1:
@@ -129,8 +195,8 @@ def _listed(files: Sequence[str]) -> str:
 
 def check_order(
     dim: Any,
-    combined: xr.Dataset,
-    datasets: Sequence[xr.Dataset],
+    combined: FileDataset,
+    datasets: Sequence[FileDataset],
     urls: Sequence[str],
     rules: CombineRules,
 ) -> str | None:

@@ -184,6 +184,8 @@ def _split(array: Any, axis: int, piece: int) -> Any:
 
 def with_codecs_of(first: Any, other: Any) -> Any:
     """Return a ``ManifestArray`` with the codecs of the first, if they decode its bytes alike."""
+    if first.metadata is other.metadata:
+        return other
     ours, theirs = (array.metadata.to_dict()["codecs"] for array in (first, other))
     if ours == theirs or decoding(ours) != decoding(theirs):
         return other
@@ -192,6 +194,8 @@ def with_codecs_of(first: Any, other: Any) -> Any:
 
 def storage_difference(first: Any, other: Any) -> str | None:
     """Return why two ``ManifestArray``s cannot be parts of one array, or None."""
+    if first.metadata is other.metadata:
+        return None
     ours, theirs = first.metadata.to_dict(), other.metadata.to_dict()
     for member, what in (("data_type", "data type"), ("codecs", "codecs")):
         if ours[member] != theirs[member]:

@@ -1,8 +1,8 @@
 """What a scan says, as a document: two lines of JSON, compressed with zstd. Pure.
 
 The first line has the version of the form, and the SHA-256 of the second, which has the rest:
-metadata as in ``zarr.json``, references as in a manifest document, and what JSON lacks as
-`typed_values` writes it. ``zstd -dc FILE | tail -n1 | jq`` shows it.
+metadata as in ``zarr.json``, references in columns, and what JSON lacks as `typed_values` writes
+it. ``zstd -dc FILE | tail -n1 | jq`` shows it.
 
 A kept document is as untrusted as what it describes. Its references may only lead to the file
 that it is about: otherwise, whoever writes one could have any file read, and its values published.
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 from msgspec import Raw, Struct
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
@@ -27,23 +28,21 @@ from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, File
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
-    add_references,
     columns_of_grid,
+    distinct_paths,
     json_metadata,
-    manifest_of_columns,
+    url_reference,
 )
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
+from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     DocumentCodec,
-    Limits,
     complete_codec,
     decode_body,
     encode_body,
+    grid_index,
     join,
-    strict,
 )
-from zarr_manifest.manifest import TO_THE_END, Grid, References, interpret_manifest
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,7 +53,6 @@ _CODECS = [complete_codec(DocumentCodec("zstd", {"level": 3}))]
 
 # Of one file, with all of its references.
 LARGEST = 2**30
-_LIMITS = Limits(manifest_bytes=LARGEST, entries=2**26, inline_bytes=2**29)
 
 type Identity = Mapping[str, str | int]
 """What tells the state of an object from all others."""
@@ -125,12 +123,23 @@ class _Loaded(Struct, forbid_unknown_fields=True):
     attributes: Raw
 
 
+class _References(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    grid: tuple[int, ...]
+    paths: list[str]
+    offsets: list[int]
+    lengths: list[int]
+    # Of each chunk that is in an object; none if there is one path, or if all chunks are.
+    path_numbers: list[int] = []
+    chunks: list[int] | None = None
+    checksums: list[str] = []
+    data: dict[int, bytes] = {}
+
+
 class _Array(Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     metadata: Raw
     attributes: Raw
-    grid: tuple[int, ...]
-    manifest: Raw
+    references: _References
     chunk_grid: dict[str, Any] | None = None
     is_sparse: bool = False
     meaning: Raw = _NOTHING
@@ -204,28 +213,41 @@ def encode_scan(scan: FileScan) -> bytes:
 
 
 def _array(scan: FileScan, path: str, name: str, array: Any) -> _Array:
-    columns = ManifestColumns.of(array.manifest)
-    manifest = manifest_of_columns(columns, columns.paths.shape, {})
-    if scan.checksums:
-        known = {
-            index: scan.checksums[chunk.path, chunk.offset, chunk.length]
-            for index, chunk in manifest.items()
-            if chunk.path is not None and chunk.length is not None
-        }
-        manifest = manifest_of_columns(columns, columns.paths.shape, {}, known)
     meaning = scan.tree.meanings.get(path)
     variable = scan.loaded.get(path)
     return _Array(
         name,
         Raw(msgspec.json.encode(json_metadata(array))),
         _members(array.metadata.attributes),
-        columns.paths.shape,
-        Raw(manifest.dumps().replace(b"\n", b"")),
+        _references(array, scan.checksums),
         scan.tree.chunk_grids.get(path),
         path in scan.tree.sparse,
         _NOTHING if meaning is None else _members(meaning),
         None if variable is None else _loaded(variable),
     )
+
+
+def _references(array: Any, checksums: Mapping[Chunk, str]) -> _References:
+    columns = ManifestColumns.of(array.manifest)
+    grid, stored = columns.paths.shape, columns.stored
+    known = {path: number for number, path in enumerate(distinct_paths(array.manifest))}
+    numbers = [known[path] for path in columns.paths[stored].tolist()] if len(known) > 1 else []
+    paths = list(map(url_reference, known))
+    found = _References(
+        grid,
+        paths,
+        columns.offsets[stored].tolist(),
+        columns.lengths[stored].tolist(),
+        numbers,
+        None if stored.all() else np.flatnonzero(stored).tolist(),
+        data={
+            int(np.ravel_multi_index(index, grid)) if grid else 0: data
+            for index, data in columns.inlined.items()
+        },
+    )
+    if checksums:
+        found.checksums = [checksums[_chunk(found, row)] for row in range(len(found.offsets))]
+    return found
 
 
 def _loaded(variable: Any) -> _Loaded:
@@ -276,7 +298,7 @@ def decode_scan(stored: bytes, name: str | None, url: str) -> FileScan:
 
 def _checked_body(stored: bytes) -> _Body:
     try:
-        text = bytes(decode_body(_CODECS, stored, _LIMITS.manifest_bytes, what="scan"))
+        text = bytes(decode_body(_CODECS, stored, LARGEST, what="scan"))
         first, _, rest = text.partition(b"\n")
         header = _HEADER.decode(first)
         if header.zarr_manifest_scan != VERSION:
@@ -305,8 +327,10 @@ def _scan(body: _Body, *, is_kept: bool) -> FileScan:
         tree.groups.append(found)
         for stated in group.arrays:
             path = join(group.path, stated.name)
-            references = _references(stated, body.url if is_kept else None)
-            found.arrays[stated.name] = _decoded_array(stated, references, checksums)
+            allowed = {body.url, body.url.removesuffix(".dmrpp")} if is_kept else None
+            found.arrays[stated.name] = _decoded_array(stated, allowed)
+            for number, text in enumerate(stated.references.checksums):
+                checksums[_chunk(stated.references, number)] = text
             if stated.chunk_grid is not None:
                 tree.chunk_grids[path] = stated.chunk_grid
             if stated.is_sparse:
@@ -342,31 +366,37 @@ def _metadata(text: bytes, attributes: bytes) -> Any:
     )
 
 
-def _references(stated: _Array, url: str | None) -> References:
-    """Return the references of an array; unless `url` is None, only to what belongs to it."""
-    grid = Grid(len(stated.grid), stated.grid)
-    references = strict(interpret_manifest(bytes(stated.manifest), grid, _LIMITS))
-    if url is not None:
-        others = set(references.paths) - {url, url.removesuffix(".dmrpp")}
-        if others:
-            raise ValueError(f"it refers to another file: {min(others)}")
-    numbers = references.columns()
-    if ((numbers.lengths == TO_THE_END) & (numbers.path_numbers >= 0)).any():
-        raise ValueError("a chunk has no length")
-    return references
+def _decoded_array(stated: _Array, allowed: Collection[str] | None) -> Any:
+    """Return an array; its references are only to objects that are allowed, if that is known."""
+    references = stated.references
+    columns = columns_of_grid(references.grid)
+    metadata = _metadata(bytes(stated.metadata), bytes(stated.attributes))
+    if len(references.grid) != metadata.ndim and (references.offsets or references.data):
+        raise ValueError("its chunks have another number of dimensions")
+    for path in references.paths:
+        if allowed is not None and path not in allowed:
+            raise ValueError(f"it refers to another file: {path}")
+    count = len(references.offsets)
+    chunks = np.arange(columns.paths.size) if references.chunks is None else references.chunks
+    where = np.asarray(chunks, np.int64)  # those out of range raise
+    if {len(chunks), len(references.lengths)} != {count} or (where < 0).any():
+        raise ValueError("its columns do not fit together")
+    if references.paths:
+        numbers = np.asarray(references.path_numbers or [0] * count, np.int64)
+        # NumPy 2.1 frees memory twice where several elements of its own type of text are taken.
+        columns.paths.reshape(-1)[where] = np.array(references.paths, object)[numbers]
+    columns.offsets.reshape(-1)[where] = references.offsets
+    columns.lengths.reshape(-1)[where] = references.lengths
+    for number, data in references.data.items():
+        index = grid_index(references.grid, number)
+        columns.inlined[index] = data
+        columns.paths[index], columns.lengths[index] = INLINED, len(data)
+    return columns.array(metadata)
 
 
-def _decoded_array(stated: _Array, references: References, checksums: dict[Chunk, str]) -> Any:
-    columns = columns_of_grid(stated.grid)
-    add_references(columns, references, references.paths)
-    for extra, rows in references.extras():
-        if extra.checksum is not None and extra.data is None:
-            for row in rows:
-                chunk = references.reference(references.row(row))
-                assert chunk.path is not None
-                assert chunk.length is not None
-                checksums[chunk.path, chunk.offset, chunk.length] = extra.checksum
-    return columns.array(_metadata(bytes(stated.metadata), bytes(stated.attributes)))
+def _chunk(references: _References, number: int) -> Chunk:
+    path = references.paths[references.path_numbers[number] if references.path_numbers else 0]
+    return path, references.offsets[number], references.lengths[number]
 
 
 def _variable(stated: _Loaded) -> Any:
