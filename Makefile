@@ -122,7 +122,7 @@ NOT_ON_OLDEST := benchmarks/* command_line/* locations/* servers/* inspection/* 
 	conversion/files/test_files_[!fh]*.py conversion/files/test_files_found.py \
 	conversion/files/test_files_hdf5_*.py conversion/kerchunk/test_kerchunk_[cdktu]*.py \
 	conversion/kerchunk/test_kerchunk_export_*.py conversion/older_writers/* \
-	conversion/test_renewal*.py conversion/test_accepting.py conversion/files/scanning/* \
+	conversion/test_renewal*.py conversion/test_accepting.py conversion/files/test_scans_*.py conversion/files/test_typed_values.py \
 	writing/test_cleaning*.py writing/test_commit_interrupted.py hierarchy/test_stale_documents.py
 
 ADAPTERS := python python-chunk-by-chunk javascript core-reader zarr-python zarrita

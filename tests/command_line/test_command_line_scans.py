@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line.commands import run
-from tests.conversion.files.scanning.scanned_files import age, documents, write_days
+from tests.conversion.files.scanned_files import age, documents, write_days
 
 pytestmark = pytest.mark.slow
 

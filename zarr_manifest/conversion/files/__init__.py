@@ -3,8 +3,7 @@
 from zarr_manifest.conversion.files.finding import files_named
 from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, detect_format
 from zarr_manifest.conversion.files.reading import read_files
-from zarr_manifest.conversion.files.scanning import Scan
-from zarr_manifest.conversion.files.scans import ScanReport, scan, scan_files
+from zarr_manifest.conversion.files.scanning import Scan, ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.workers import Parallel
 from zarr_manifest.conversion.files.zarr3 import (

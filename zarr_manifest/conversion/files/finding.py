@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -21,6 +20,7 @@ from zarr_manifest.conversion.files.sources import (
     file_url,
     has_scheme,
 )
+from zarr_manifest.conversion.files.workers import in_threads
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
@@ -31,8 +31,6 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.locations import redact
 from zarr_manifest.stores import store_failure
-
-_CONCURRENT_REQUESTS = 32
 
 # Characters of a name, not of a pattern.
 _QUOTED = re.compile(r"%(2A|3F|5B)", re.IGNORECASE)
@@ -261,14 +259,7 @@ def check_files(
         Reads them.
     """
     check = partial(_checked, known=known, sources=sources)
-    if len(urls) == 1:
-        return [check(urls[0])]
-    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as threads:
-        try:
-            return list(threads.map(check, urls))
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    return [check(urls[0])] if len(urls) == 1 else list(in_threads(check, urls))
 
 
 def _checked(url: str, known: str | None, sources: FileSources) -> FoundFile | Unusable:

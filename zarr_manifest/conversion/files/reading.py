@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zarr_manifest.conversion.files.checksums import Chunk
 from zarr_manifest.conversion.files.combining import (
     Combine,
     CombineRules,
@@ -25,29 +24,18 @@ from zarr_manifest.conversion.files.finding import (
     group_names,
     unusable_files,
 )
-from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of
-from zarr_manifest.conversion.files.scanning import (
-    FileScan,
-    FileWork,
-    KeptScans,
-    ScanCounts,
-    opened_scan,
-    parse_file,
-    scan_of,
-    scanned,
-    zarr_nodes,
-)
-from zarr_manifest.conversion.files.sources import FileSources
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS
+from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, parse_file, zarr_nodes
+from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan
+from zarr_manifest.conversion.files.scanning import ScanCounts, opened_scan, scan_of, scanned
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import array_node, dataset_nodes, or_refused
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
-from zarr_manifest.format import compute_checksum, join
+from zarr_manifest.format import join
 from zarr_manifest.locations import redact
-from zarr_manifest.sources import Allow, access_by_prefix
-
-_INLINE_LIMIT = 2**20
+from zarr_manifest.sources import Allow
 
 
 def read_files(
@@ -63,7 +51,7 @@ def read_files(
     fill_missing: bool = False,
     parallel: Parallel = False,
     loadable_variables: Iterable[str] | None = None,
-    inline_limit: int = _INLINE_LIMIT,
+    inline_limit: int = INLINE_LIMIT,
     record_conditions: bool = True,
     checksum: str | None = None,
     scans: str | Path | None = None,
@@ -181,20 +169,17 @@ def read_files(
     how = (combine, concat_dim, loadable_variables, override, fill_missing, parallel)
     if group_per_file and any(how):
         raise ValueError("group_per_file combines no files: omit what says how")
-    if checksum is not None:
-        compute_checksum(checksum, b"")  # raises if it is unknown
-    sources = FileSources(access_by_prefix(allow))
-    work = FileWork(
-        sources,
-        None if format is None else format_of(format),
-        None if loadable_variables is None else tuple(loadable_variables),
+    work = FileWork.of(
+        format,
+        loadable_variables,
         inline_limit,
-        record_conditions,
         checksum,
-        keep_going,
-        None if scans is None else KeptScans(scans, sources),
+        scans,
+        allow,
+        record_conditions=record_conditions,
+        keep_going=keep_going,
     )
-    located = files_named(names, sources, recursive=recursive)
+    located = files_named(names, work.sources, recursive=recursive)
     if group_per_file:
         return _apart(located, group_names(located), work, progress)
     if len(located) == 1 and concat_dim is None:

@@ -1,11 +1,12 @@
-"""Parallel parsing of many files: on VirtualiZarr's executors, or the caller's; never on forks."""
+"""Work on many files: in threads, on VirtualiZarr's executors, or the caller's; never on forks."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +17,24 @@ from zarr_manifest.locations import redact
 # Of files of which one ended a worker.
 _MOST_NAMED = 3
 
+# Results that are in memory at a time, so that no thread waits for another.
+_BATCH_SIZE = 256
+
 type Parallel = Literal["dask", "lithops", False] | Executor
+
+
+def in_threads[T, R](
+    work: Callable[[T], R], items: Iterable[T], *, threads: int = 32
+) -> Iterator[R]:
+    """Yield the result for every item, in their order; of requests, which wait most of the time."""
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            # Not all at once: each has a future.
+            for batch in itertools.batched(items, _BATCH_SIZE):
+                yield from pool.map(work, batch)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def in_parallel[T, R](

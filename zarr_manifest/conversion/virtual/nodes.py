@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from zarr.storage import MemoryStore
@@ -99,32 +99,8 @@ def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
         yield from manifest_group_nodes(below, join(path, name))
 
 
-class SomeDataset(Protocol):
-    """What there is of a dataset of xarray."""
-
-    @property
-    def attrs(self) -> Mapping[Any, Any]:
-        """Attributes by name."""
-        ...
-
-    @property
-    def coords(self) -> Iterable[Any]:
-        """Names of coordinates."""
-        ...
-
-    @property
-    def dims(self) -> Container[Any]:
-        """Names of dimensions."""
-        ...
-
-    @property
-    def variables(self) -> Mapping[Any, Any]:
-        """Variables by name."""
-        ...
-
-
 def dataset_nodes(
-    dataset: SomeDataset,
+    dataset: Any,
     path: str,
     *,
     notes: Mapping[str, Sequence[str]] | None = None,
@@ -135,8 +111,8 @@ def dataset_nodes(
 
     Parameters
     ----------
-    dataset : SomeDataset
-        Virtual and loaded variables.
+    dataset : Dataset
+        Virtual and loaded variables; or what has `attrs`, `coords` and `dims` like one.
     path : str
         Path of its group.
     notes : mapping, optional
@@ -173,7 +149,7 @@ def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
         return refused(path, error)
 
 
-def _coordinates(dataset: SomeDataset) -> dict[str, str]:
+def _coordinates(dataset: Any) -> dict[str, str]:
     """Return the attribute by which xarray recognises non-dimension coordinates."""
     names = [str(name) for name in dataset.coords if name not in dataset.dims]
     # Names are separated by spaces; xarray, too, leaves out names that contain one.

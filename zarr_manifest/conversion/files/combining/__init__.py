@@ -1,7 +1,7 @@
 """Many similar files as one."""
 
+from zarr_manifest.conversion.files.combining.aligned_groups import digests_of
 from zarr_manifest.conversion.files.combining.combination import combine_files
-from zarr_manifest.conversion.files.combining.comparison import digests_of
 from zarr_manifest.conversion.files.combining.opened_files import (
     Combine,
     CombineRules,

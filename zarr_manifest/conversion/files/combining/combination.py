@@ -13,12 +13,13 @@ from typing import Any
 
 from zarr_manifest.conversion.files.combining.aligned_groups import (
     AlignedGroup,
+    Comparison,
+    Digests,
     align_group,
     families_of,
     merge_datasets,
     share_coordinates,
 )
-from zarr_manifest.conversion.files.combining.comparison import Comparison, Digests
 from zarr_manifest.conversion.files.combining.opened_files import (
     CombineRules,
     FileDataset,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from zarr_manifest.conversion.files.scanning.typed_values import can_hold, from_json, to_json
+from zarr_manifest.conversion.files.typed_values import can_hold, from_json, to_json
 from zarr_manifest.errors import Advice, Setting
 
 DTYPES = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conversion.files.scanning.scanned_files import documents, write_days
+from tests.conversion.files.scanned_files import documents, write_days
 from tests.conversion.processes import CONTEXT
 from tests.hierarchies import files_below
 from tests.properties import THOROUGH

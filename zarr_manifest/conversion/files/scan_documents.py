@@ -14,6 +14,7 @@ import functools
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,10 +22,10 @@ import numpy as np
 from msgspec import Raw, Struct
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.checksums import Chunk
 from zarr_manifest.conversion.files.combining import stored_variable
-from zarr_manifest.conversion.files.scanning.typed_values import from_json, to_json
+from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
+from zarr_manifest.conversion.files.typed_values import from_json, to_json
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
@@ -34,7 +35,7 @@ from zarr_manifest.conversion.virtual import (
     url_reference,
 )
 from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import (
     DocumentCodec,
     complete_codec,
@@ -43,6 +44,7 @@ from zarr_manifest.format import (
     grid_index,
     join,
 )
+from zarr_manifest.locations import redact
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,6 +55,9 @@ _CODECS = [complete_codec(DocumentCodec("zstd", {"level": 3}))]
 
 # Of one file, with all of its references.
 LARGEST = 2**30
+
+type Chunk = tuple[str, int, int]
+"""The path, offset and length of a chunk."""
 
 type Identity = Mapping[str, str | int]
 """What tells the state of an object from all others."""
@@ -402,3 +407,75 @@ def _chunk(references: _References, number: int) -> Chunk:
 def _variable(stated: _Loaded) -> Any:
     values = _value(stated.values)
     return stored_variable(stated.dimensions, values, _attributes(bytes(stated.attributes)))
+
+
+# Where documents are kept ----------------------------------------------------------------
+
+
+class KeptScans:
+    """The directory, or prefix of a bucket, in which scans are kept. Sent to the workers.
+
+    A document is written as a whole, under a name that says what it is about, and never replaced
+    by another, unless it is damaged: any number of processes may write at once.
+
+    Parameters
+    ----------
+    place : str or Path
+        A directory, which need not exist, or a URL.
+    sources : FileSources
+        How it is accessed.
+
+    Raises
+    ------
+    SourceError
+        It is on a web server, to which nothing can be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> scans = KeptScans(tempfile.mkdtemp(), FileSources())
+    >>> scans.write("ab/c", b"scan")
+    >>> scans.read("ab/c"), scans.read("ab/d")
+    (b'scan', None)
+    """
+
+    def __init__(self, place: str | Path, sources: FileSources) -> None:
+        # That of a whole bucket is none of an object.
+        inside = place / "x" if isinstance(place, Path) else f"{place.rstrip('/')}/x"
+        self.url = file_url(inside).removesuffix("/x")
+        self._sources = sources
+        if self.url.lower().startswith(("http:", "https:")):
+            raise SourceError(
+                "scans cannot be kept on a web server",
+                location=redact(self.url),
+                remedy="Name a directory, or a prefix of a bucket.",
+            )
+
+    def read(self, name: str) -> bytes | None:
+        """Return a document, as stored; None if there is none.
+
+        Raises
+        ------
+        SourceError, SourceAccessDeniedError
+            It cannot be read.
+        """
+        # One that is too large is no scan, and not read.
+        return self._sources.get(f"{self.url}/{name}", LARGEST)
+
+    def failure(self, name: str | None, reason: str) -> SourceError:
+        """Return the error for a scan that cannot be used, although it has just been made."""
+        return SourceError(
+            f"the scan {name} cannot be used: {reason}",
+            location=redact(self.url),
+            remedy="All workers must reach this place, and nobody else may write there.",
+        )
+
+    def write(self, name: str, document: bytes) -> None:
+        """Keep a document.
+
+        Raises
+        ------
+        SourceError, SourceAccessDeniedError
+            It cannot be written.
+        """
+        self._sources.put(f"{self.url}/{name}", document)

@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
 
-from zarr_manifest.conversion.files.checksums import Chunk, checksums_of
-from zarr_manifest.conversion.files.combining import is_coordinate, load_variables
 from zarr_manifest.conversion.files.finding import (
     FoundFile,
     Unusable,
     check_files,
+    files_named,
     unusable_files,
 )
-from zarr_manifest.conversion.files.formats import ZARR_FORMATS
-from zarr_manifest.conversion.files.scanning.documents import (
+from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, scan_file
+from zarr_manifest.conversion.files.scan_documents import (
     FileScan,
-    Identity,
     UnusableScanError,
     decode_scan,
     encode_scan,
     scan_name,
 )
-from zarr_manifest.conversion.files.scanning.parsing import FileWork, parse_file
-from zarr_manifest.conversion.files.scanning.typed_values import can_hold
-from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources
-from zarr_manifest.conversion.files.trees import FileTree, parse_one_by_one
-from zarr_manifest.conversion.files.workers import Parallel, in_parallel
+from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.files.workers import Parallel, in_parallel, in_threads
 from zarr_manifest.conversion.nodes import Progress
-from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import manifest_of_columns
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
-from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChangedError
-from zarr_manifest.format import join
+from zarr_manifest.conversion.renewal import RefusedSource
+from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import Reference
 from zarr_manifest.showing import counted
-from zarr_manifest.stores import store_failure
-
-_CONCURRENT_REQUESTS = 32
-
-# Documents that are in memory at a time, as stored.
-_BATCH_SIZE = 256
+from zarr_manifest.sources import Allow
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,91 +59,7 @@ class Scan:
     document: bytes | None
 
 
-# Make ----------------------------------------------------------------------------------
-
-
-@unstable_types_accepted
-def scan_file(file: FoundFile, work: FileWork) -> FileScan:
-    """Return the scan of a file.
-
-    Raises
-    ------
-    SourceChangedError
-        Somebody has written to it meanwhile.
-    ManifestError
-        It cannot be read or converted.
-    """
-    sources = work.sources
-    state: Identity | None = None
-    if file.format not in ZARR_FORMATS:
-        if file.state is not None:
-            sources.know(file.url, file.state)
-        state = sources.identity(file.url)
-    before = None if state is None else sources.state(file.url)
-    tree = parse_file(file, work)
-    loaded = _loaded(tree, work)
-    checksums = _checksums(tree, work)
-    others: dict[str, Identity] = {}
-    for url in tree.conditions if state is not None else ():
-        if url != file.url:
-            other = sources.identity(url)
-            if other is None:
-                state = None
-                break
-            others[url] = other
-    if state is not None:
-        sources.forget(file.url)
-        if sources.state(file.url) != before or sources.identity(file.url) != state:
-            raise SourceChangedError(
-                "the file changed while it was scanned",
-                location=redact(file.url),
-                remedy="Scan it again once it is complete.",
-            )
-    return FileScan(file.url, state, work.options, tree, loaded, checksums, others)
-
-
-def _loaded(tree: FileTree, work: FileWork) -> dict[str, Any]:
-    """Return the variables whose values combining may need, however files are combined."""
-    found: dict[str, Any] = {}
-    for group in tree.groups:
-        small = {
-            name: array
-            for name, array in group.arrays.items()
-            if not array.shape or is_coordinate(name, array) or name in (work.loadable or ())
-        }
-        if not small:
-            continue
-        read = partial(_read, small, work.sources)
-        values, _ = parse_one_by_one(list(small), read)  # others are read when they are needed
-        held = {name: v for name, v in values.items() if can_hold(v.values)}
-        found |= {join(group.path, name): variable for name, variable in held.items()}
-    return found
-
-
-def _read(arrays: Mapping[str, Any], sources: FileSources, names: Sequence[str]) -> dict[str, Any]:
-    try:
-        return load_variables({name: arrays[name] for name in names}, sources)
-    except READ_ERRORS as error:
-        raise store_failure(error) from error
-
-
-def _checksums(tree: FileTree, work: FileWork) -> dict[Chunk, str]:
-    found: dict[Chunk, str] = {}
-    for array in (each for group in tree.groups for each in group.arrays.values()):
-        if work.checksum is None:
-            break
-        columns = ManifestColumns.of(array.manifest)
-        manifest = manifest_of_columns(columns, columns.paths.shape, {})
-        for index, text in checksums_of(manifest, work.sources, work.checksum).items():
-            found[chunk_of(manifest[index])] = text
-    return found
-
-
-def chunk_of(reference: Reference) -> Chunk:
-    """Return what identifies the chunk of a reference that has a path and a length."""
-    assert reference.path is not None
-    assert reference.length is not None
-    return reference.path, reference.offset, reference.length
+# Of one file ---------------------------------------------------------------------------
 
 
 def keep_scan(file: FoundFile, work: FileWork) -> Scan | Unusable:
@@ -341,15 +243,9 @@ def kept_name(url: str, work: FileWork) -> str | None:
 
 def _kept(urls: Sequence[str], work: FileWork, counts: ScanCounts) -> Iterator[FileScan | None]:
     """Yield the scan of every file that is there, and matches its present state."""
-    look = partial(_document, work=work)
-    with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as threads:
-        try:
-            for batch in itertools.batched(urls, _BATCH_SIZE):
-                for url, stored in zip(batch, threads.map(look, batch), strict=True):
-                    yield None if stored is None else _usable(url, *stored, work.sources, counts)
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    stored = in_threads(partial(_document, work=work), urls)
+    for url, found in zip(urls, stored, strict=True):
+        yield None if found is None else _usable(url, *found, work.sources, counts)
 
 
 def _document(url: str, work: FileWork) -> tuple[str, bytes] | None:
@@ -377,3 +273,179 @@ def _usable(
         counts.damaged.append(f"{name}: {error}")
         return None
     return scan
+
+
+# For users -------------------------------------------------------------------------------
+
+
+def scan(
+    url: str | Path,
+    *,
+    scans: str | Path | None = None,
+    format: str | None = None,
+    loadable_variables: Iterable[str] | None = None,
+    inline_limit: int = INLINE_LIMIT,
+    checksum: str | None = None,
+    allow: Allow = None,
+) -> Scan:
+    """Scan one file: find where its chunks are, for :func:`read_files` to use.
+
+    Depends on nothing but its arguments and the file, and can be pickled: any engine can call
+    it, such as an executor, dask, Ray, a Slurm array or AWS Lambda.
+
+    Parameters
+    ----------
+    url : str or Path
+        The file; not a pattern.
+    scans : str or Path, optional
+        Where the scan is kept, as for :func:`read_files`. If it is there, the file is not
+        read again. Without it, the document is returned, to be written there under its name.
+    format, loadable_variables, inline_limit, checksum
+        As for :func:`read_files`, which uses scans that were made with the same.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix.
+
+    Returns
+    -------
+    Scan
+
+    Raises
+    ------
+    ManifestError
+        The file cannot be read or converted, has changed meanwhile, or the scan cannot be kept.
+
+    Examples
+    --------
+    >>> import h5py, tempfile
+    >>> from zarr_manifest.conversion import read_files
+    >>> directory = Path(tempfile.mkdtemp())
+    >>> with h5py.File(directory / "f.h5", "w") as file:
+    ...     file["sst"] = [1.5, 2.5]
+    >>> import os
+    >>> os.utime(directory / "f.h5", (0, 0))  # it was not written just now
+    >>> scan(directory / "f.h5", scans=directory / "scans").document is None
+    True
+    >>> [node.path for node in read_files(directory / "f.h5", scans=directory / "scans")]
+    ['', 'sst']
+    """
+    work = FileWork.of(format, loadable_variables, inline_limit, checksum, scans, allow)
+    located = file_url(url)
+    if work.scans is not None and (name := kept_name(located, work)) is not None:
+        return Scan(located, name, None)
+    (found,) = check_files([located], work.format, work.sources)
+    made = keep_scan(found, work) if isinstance(found, FoundFile) else found
+    if isinstance(made, Unusable):
+        raise made.error
+    return made
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What was scanned.
+
+    Parameters
+    ----------
+    found, made : int
+        How many scans were there, and how many were made.
+    unkept : list of str
+        Files whose scans cannot be kept, because their states cannot be told apart.
+    refused : list of RefusedSource
+        Files that cannot be read or converted.
+
+    Examples
+    --------
+    >>> print(ScanReport(found=97, made=3))
+    97 scans found, 3 made
+    """
+
+    found: int = 0
+    made: int = 0
+    unkept: list[str] = field(default_factory=list[str])
+    refused: list[RefusedSource] = field(default_factory=list[RefusedSource])
+
+    def __str__(self) -> str:
+        lines = [f"{counted(self.found, 'scan')} found, {self.made:,} made"]
+        lines += [f"not kept: {url}" for url in self.unkept]
+        lines += [f"refused: {each.location}: {each.reason}" for each in self.refused]
+        return "\n".join(lines)
+
+
+def scan_files(
+    urls: str | Path | Sequence[str | Path],
+    scans: str | Path,
+    *,
+    part: tuple[int, int] = (1, 1),
+    recursive: bool = False,
+    format: str | None = None,
+    loadable_variables: Iterable[str] | None = None,
+    inline_limit: int = INLINE_LIMIT,
+    checksum: str | None = None,
+    parallel: Parallel = False,
+    allow: Allow = None,
+    progress: Progress | None = None,
+) -> ScanReport:
+    """Scan many files, or one part of them, and keep the scans for :func:`read_files`.
+
+    Every file stands for itself: those that fail are reported, and the others are kept.
+
+    Parameters
+    ----------
+    urls : str, Path or a sequence of them
+        As for :func:`read_files`.
+    scans : str or Path
+        A directory, or a prefix of a bucket.
+    part : tuple of int
+        Which part of the files, from 1, and of how many. A file belongs to one part, by a hash of
+        its URL, whatever other files there are: jobs that see different files miss none and
+        scan none twice.
+    recursive, format, loadable_variables, inline_limit, checksum, parallel, allow
+        As for :func:`read_files`.
+    progress : callable, optional
+        Called with the URL of the file scanned last, the number of files scanned, and how many
+        there are.
+
+    Raises
+    ------
+    ValueError
+        There is no such part.
+    SourceNotFoundError
+        No file matches.
+    SourceError, SourceAccessDeniedError
+        Scans cannot be kept there.
+
+    Examples
+    --------
+    >>> import h5py, tempfile
+    >>> directory = Path(tempfile.mkdtemp())
+    >>> with h5py.File(directory / "f.h5", "w") as file:
+    ...     file["sst"] = [1.5, 2.5]
+    >>> print(scan_files(directory / "f.h5", directory / "scans", part=(1, 2)).refused)
+    []
+    """
+    number, count = part
+    if not 1 <= number <= count:
+        raise ValueError(f"there is no part {number} of {count}: parts are 1 to {count}")
+    work = FileWork.of(format, loadable_variables, inline_limit, checksum, scans, allow)
+    named = [urls] if isinstance(urls, str | Path) else list(urls)
+    located = files_named(named, work.sources, recursive=recursive)
+    own = [url for url in dict.fromkeys(located) if part_of(url, count) == number]
+    report, counts = ScanReport(), ScanCounts()
+    for _, made in scanned(own, work, counts, parallel=parallel, progress=progress):
+        if isinstance(made, Unusable):
+            problem = RefusedSource(redact(made.url), made.error.code, made.error.problem)
+            report.refused.append(problem)
+        elif isinstance(made, Scan) and made.name is None:
+            report.unkept.append(redact(made.url))
+    report.found, report.made = counts.used, counts.made - counts.unkept
+    return report
+
+
+def part_of(url: str, count: int) -> int:
+    """Return the part that a file belongs to, from 1, of so many.
+
+    Examples
+    --------
+    >>> [part_of(f"s3://bucket/{day}.nc", 3) for day in range(6)]
+    [2, 2, 1, 3, 1, 3]
+    """
+    return int.from_bytes(hashlib.sha256(url.encode()).digest()[:8]) % count + 1

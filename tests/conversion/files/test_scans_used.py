@@ -22,7 +22,7 @@ import zstandard
 from astropy.io import fits
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS
-from tests.conversion.files.scanning.scanned_files import age, documents, write_day, write_days
+from tests.conversion.files.scanned_files import age, documents, write_day, write_days
 from tests.hierarchies import files_below
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
@@ -35,9 +35,8 @@ from zarr_manifest.conversion import (
     scan_files,
     write_hierarchy,
 )
-from zarr_manifest.conversion.files.scanning import documents as scan_documents
-from zarr_manifest.conversion.files.scanning import scanning
-from zarr_manifest.conversion.files.scans import part_of
+from zarr_manifest.conversion.files import parsing, scan_documents
+from zarr_manifest.conversion.files.scanning import part_of
 from zarr_manifest.errors import ManifestError, SourceChangedError, SourceError
 from zarr_manifest.format import Limits
 
@@ -56,13 +55,13 @@ def days(tmp_path: Path) -> list[Path]:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are parsed, in this process."""
     found: list[str] = []
-    parse = scanning.parse_file
+    parse = parsing.parse_file
 
     def watched(file: Any, work: Any) -> Any:
         found.append(file.url.rpartition("/")[2])
         return parse(file, work)
 
-    monkeypatch.setattr(scanning, "parse_file", watched)
+    monkeypatch.setattr(parsing, "parse_file", watched)
     return found
 
 
@@ -226,14 +225,14 @@ def test_a_file_that_was_just_written_is_read_again(
 def test_a_file_that_changes_while_it_is_scanned_is_refused(
     days: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse = scanning.parse_file
+    parse = parsing.parse_file
 
     def changing(file: Any, work: Any) -> Any:
         found = parse(file, work)
         age(days[0], 1_700_000_001)
         return found
 
-    monkeypatch.setattr(scanning, "parse_file", changing)
+    monkeypatch.setattr(parsing, "parse_file", changing)
     with pytest.raises(SourceChangedError, match="changed while it was scanned"):
         scan(days[0], scans=tmp_path / "scans")
     assert not documents(tmp_path / "scans")

@@ -1,22 +1,30 @@
-"""One file, parsed: its tree, checked against the size of the file."""
+"""One file: parsed, checked against its size, and scanned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest import __version__
-from zarr_manifest.conversion.files.checksums import Chunk, checksums_of
+from zarr_manifest.conversion.files.combining import is_coordinate, load_variables
 from zarr_manifest.conversion.files.finding import FoundFile
-from zarr_manifest.conversion.files.formats import ZARR_FORMATS, read_tree
-from zarr_manifest.conversion.files.scanning.kept_scans import KeptScans
-from zarr_manifest.conversion.files.sources import FileSources, State
-from zarr_manifest.conversion.files.trees import FileGroup, FileTree, beyond_the_end
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of, read_tree
+from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Identity, KeptScans
+from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
+from zarr_manifest.conversion.files.trees import (
+    FileGroup,
+    FileTree,
+    beyond_the_end,
+    parse_one_by_one,
+)
+from zarr_manifest.conversion.files.typed_values import can_hold
+from zarr_manifest.conversion.files.workers import in_threads
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
@@ -32,14 +40,28 @@ from zarr_manifest.conversion.virtual import (
     add_references,
     columns_of_grid,
     distinct_paths,
+    manifest_of_columns,
 )
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
-from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import format_last_modified, interpret_chunk_grid, join, strict
+from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChangedError
+from zarr_manifest.format import (
+    compute_checksum,
+    format_last_modified,
+    interpret_chunk_grid,
+    join,
+    strict,
+)
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import References, references_of
+from zarr_manifest.manifest import Manifest, Reference, References, references_of
 from zarr_manifest.showing import counted
+from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.stores import store_failure
+
+INLINE_LIMIT = 2**20
+
+# Number of chunks that are read, and held in memory, at a time.
+_CONCURRENT_READS = 8
 
 
 @dataclass
@@ -74,6 +96,34 @@ class FileWork:
     checksum: str | None
     keep_going: bool
     scans: KeptScans | None = None
+
+    @classmethod
+    def of(
+        cls,
+        format: str | None,
+        loadable: Iterable[str] | None,
+        inline_limit: int,
+        checksum: str | None,
+        scans: str | Path | None,
+        allow: Allow,
+        *,
+        record_conditions: bool = True,
+        keep_going: bool = True,
+    ) -> FileWork:
+        """Return what the arguments of `read_files` and `scan` say."""
+        if checksum is not None:
+            compute_checksum(checksum, b"")  # raises if it is unknown
+        sources = FileSources(access_by_prefix(allow))
+        return cls(
+            sources,
+            None if format is None else format_of(format),
+            None if loadable is None else tuple(loadable),
+            inline_limit,
+            record_conditions,
+            checksum,
+            keep_going,
+            None if scans is None else KeptScans(scans, sources),
+        )
 
     def checksums(self, known: Mapping[Chunk, str] | None = None) -> MakeChecksums | None:
         """Return what computes the checksums of chunks, but for those that are known."""
@@ -204,3 +254,125 @@ def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]
                     tree.refuse(join(group.path, name), reason)
                     del group.arrays[name]
                     break
+
+
+# Scanned ---------------------------------------------------------------------------------
+
+
+@unstable_types_accepted
+def scan_file(file: FoundFile, work: FileWork) -> FileScan:
+    """Return the scan of a file.
+
+    Raises
+    ------
+    SourceChangedError
+        Somebody has written to it meanwhile.
+    ManifestError
+        It cannot be read or converted.
+    """
+    sources = work.sources
+    state: Identity | None = None
+    if file.format not in ZARR_FORMATS:
+        if file.state is not None:
+            sources.know(file.url, file.state)
+        state = sources.identity(file.url)
+    before = None if state is None else sources.state(file.url)
+    tree = parse_file(file, work)
+    loaded = _loaded(tree, work)
+    checksums = _checksums(tree, work)
+    others: dict[str, Identity] = {}
+    for url in tree.conditions if state is not None else ():
+        if url != file.url:
+            other = sources.identity(url)
+            if other is None:
+                state = None
+                break
+            others[url] = other
+    if state is not None:
+        sources.forget(file.url)
+        if sources.state(file.url) != before or sources.identity(file.url) != state:
+            raise SourceChangedError(
+                "the file changed while it was scanned",
+                location=redact(file.url),
+                remedy="Scan it again once it is complete.",
+            )
+    return FileScan(file.url, state, work.options, tree, loaded, checksums, others)
+
+
+def _loaded(tree: FileTree, work: FileWork) -> dict[str, Any]:
+    """Return the variables whose values combining may need, however files are combined."""
+    found: dict[str, Any] = {}
+    for group in tree.groups:
+        small = {
+            name: array
+            for name, array in group.arrays.items()
+            if not array.shape or is_coordinate(name, array) or name in (work.loadable or ())
+        }
+        if not small:
+            continue
+        read = partial(_read, small, work.sources)
+        values, _ = parse_one_by_one(list(small), read)  # others are read when they are needed
+        held = {name: v for name, v in values.items() if can_hold(v.values)}
+        found |= {join(group.path, name): variable for name, variable in held.items()}
+    return found
+
+
+def _read(arrays: Mapping[str, Any], sources: FileSources, names: Sequence[str]) -> dict[str, Any]:
+    try:
+        return load_variables({name: arrays[name] for name in names}, sources)
+    except READ_ERRORS as error:
+        raise store_failure(error) from error
+
+
+def _checksums(tree: FileTree, work: FileWork) -> dict[Chunk, str]:
+    found: dict[Chunk, str] = {}
+    for array in (each for group in tree.groups for each in group.arrays.values()):
+        if work.checksum is None:
+            break
+        columns = ManifestColumns.of(array.manifest)
+        manifest = manifest_of_columns(columns, columns.paths.shape, {})
+        for index, text in checksums_of(manifest, work.sources, work.checksum).items():
+            found[_chunk_of(manifest[index])] = text
+    return found
+
+
+def checksums_of(
+    manifest: Manifest,
+    sources: FileSources,
+    algorithm: str,
+    known: Mapping[Chunk, str] | None = None,
+) -> dict[tuple[int, ...], str]:
+    """Return the checksums of the chunks that are not inline, by grid index.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        All paths are URLs.
+    sources : FileSources
+        Reads them.
+    algorithm : str
+        ``"crc32c"``, ``"sha256"``, …
+    known : mapping of Chunk to str, optional
+        Checksums of chunks that need not be read.
+
+    Raises
+    ------
+    ManifestError
+        A chunk cannot be read.
+    """
+
+    def one(item: tuple[tuple[int, ...], Reference]) -> tuple[tuple[int, ...], str]:
+        index, reference = item
+        path, offset, length = chunk = _chunk_of(reference)
+        if known is not None and chunk in known:
+            return index, known[chunk]
+        return index, compute_checksum(algorithm, sources.read(path, offset, offset + length))
+
+    chunks = (item for item in manifest.items() if item[1].path is not None)
+    return dict(in_threads(one, chunks, threads=_CONCURRENT_READS))
+
+
+def _chunk_of(reference: Reference) -> Chunk:
+    assert reference.path is not None
+    assert reference.length is not None
+    return reference.path, reference.offset, reference.length
