@@ -27,7 +27,7 @@ from zarr_manifest.conversion.files.finding import (
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS
 from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, parse_file, zarr_nodes
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan
-from zarr_manifest.conversion.files.scanning import ScanCounts, opened_scan, scan_of, scanned
+from zarr_manifest.conversion.files.scanning import ScanReport, opened_scan, scan_of, scanned
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
@@ -334,8 +334,8 @@ def _all_opened(
             if progress is not None:
                 progress(names[number], number + 1, len(files))
         return opened, []
-    counts = ScanCounts()
-    for number, scan in scanned(urls, work, counts, parallel=parallel, progress=progress):
+    report = ScanReport()
+    for number, scan in scanned(urls, work, report, parallel=parallel, progress=progress):
         if isinstance(scan, Unusable):
             opened.add(number, scan)
             continue
@@ -343,7 +343,7 @@ def _all_opened(
         opened.checksums.update(scan.checksums)
         found = open_file(scan.url, scan.tree, work.sources, work.loadable, concat_dim, scan.loaded)
         opened.add(number, found)
-    return opened, counts.notes()
+    return opened, report.notes()
 
 
 def _many_files(
@@ -365,16 +365,16 @@ def _many_files(
     ) -> Iterator[dict[str, str]]:
         return in_parallel(partial(digests_of, sources=work.sources), arrays, of_files, parallel)
 
-    combination = combine_files(opened, rules, digests)
+    datasets, tree = combine_files(opened, rules, digests)
     for note in notes:
-        combination.tree.note("", note)
-    for path, dataset in combination.datasets.items():
+        tree.note("", note)
+    for path, dataset in datasets.items():
         yield from dataset_nodes(
             dataset,
             path,
-            notes=combination.tree.notes,
+            notes=tree.notes,
             conditions=found.conditions if work.record_conditions else None,
             checksums=work.checksums(found.checksums),
         )
-    yield from combination.tree.refused
+    yield from tree.refused
     yield from map(_left_out, found.unusable)

@@ -83,34 +83,51 @@ def keep_scan(file: FoundFile, work: FileWork) -> Scan | Unusable:
     return Scan(file.url, name, None)
 
 
-# Use -----------------------------------------------------------------------------------
+# Of many files -------------------------------------------------------------------------
 
 
-@dataclass
-class ScanCounts:
-    """How many scans were used, and made.
+@dataclass(slots=True)
+class ScanReport:
+    """What was scanned.
 
     Parameters
     ----------
-    used, made : int
-        Numbers of files.
-    unkept : int
-        Of those made, how many could not be kept.
+    found, made : int
+        How many scans were there, and how many were made and kept.
+    unkept : list of str
+        Files whose scans cannot be kept, because their states cannot be told apart.
+    refused : list of RefusedSource
+        Files that cannot be read or converted.
     damaged : list of str
-        Why documents could not be used.
+        Why scans that were there were made again.
+
+    Examples
+    --------
+    >>> print(ScanReport(found=97, made=3))
+    97 scans found, 3 made
     """
 
-    used: int = 0
+    found: int = 0
     made: int = 0
-    unkept: int = 0
+    unkept: list[str] = field(default_factory=list[str])
+    refused: list[RefusedSource] = field(default_factory=list[RefusedSource])
     damaged: list[str] = field(default_factory=list[str])
 
+    def __str__(self) -> str:
+        lines = [f"not kept: {url}" for url in self.unkept]
+        lines += [f"refused: {each.location}: {each.reason}" for each in self.refused]
+        lines += [f"made again: {each}" for each in self.damaged]
+        return "\n".join([self._counts(), *lines])
+
+    def _counts(self) -> str:
+        return f"{counted(self.found, 'scan')} found, {self.made:,} made"
+
     def notes(self) -> list[str]:
-        """Return what to tell users."""
-        found = [f"{counted(self.used, 'scan')} found, {self.made:,} made"]
+        """Return what to tell those who combine the files."""
+        found = [self._counts()]
         if self.unkept:
             found.append(
-                f"{counted(self.unkept, 'scan')} could not be kept: the state of the file is "
+                f"{counted(len(self.unkept), 'scan')} could not be kept: the state of the file is "
                 "unknown, or it has just been written"
             )
         if self.damaged:
@@ -119,11 +136,21 @@ class ScanCounts:
             found.append(f"unusable scans were made again: {self.damaged[0]}{others}")
         return found
 
+    def add(self, made: Scan | Unusable) -> None:
+        """Count a file of which there was no scan."""
+        if isinstance(made, Unusable):
+            problem = RefusedSource(redact(made.url), made.error.code, made.error.problem)
+            self.refused.append(problem)
+        elif made.name is None:
+            self.unkept.append(redact(made.url))
+        else:
+            self.made += 1
+
 
 def scanned(
     urls: Sequence[str],
     work: FileWork,
-    counts: ScanCounts,
+    report: ScanReport,
     *,
     parallel: Parallel = False,
     progress: Progress | None = None,
@@ -136,8 +163,8 @@ def scanned(
         The files.
     work : FileWork
         How they are read, and where scans are kept.
-    counts : ScanCounts
-        Counts.
+    report : ScanReport
+        Gets all that is found and made.
     parallel : {"dask", "lithops", False} or Executor
         What makes scans that are not there, and keeps them.
     progress : callable, optional
@@ -162,11 +189,11 @@ def scanned(
             progress(url, next(done), len(urls))
 
     missing: list[int] = []
-    for number, scan in enumerate(_kept(urls, work, counts)):
+    for number, scan in enumerate(_kept(urls, work, report)):
         if scan is None:
             missing.append(number)
         else:
-            counts.used += 1
+            report.found += 1
             yield number, scan
             finished(scan.url)
     checked = check_files([urls[number] for number in missing], work.format, work.sources)
@@ -180,16 +207,15 @@ def scanned(
             files.append(each)
             numbers.append(number)
         else:
+            report.add(each)
             yield number, each
             finished(each.url)
     names = [file.url for file in files]
     all_made = in_parallel(partial(keep_scan, work=work), files, names, parallel)
     for number, made in zip(numbers, all_made, strict=True):
-        if isinstance(made, Scan):
-            counts.made += 1
-            counts.unkept += made.name is None
-        elif not work.keep_going:
+        if isinstance(made, Unusable) and not work.keep_going:
             raise made.error
+        report.add(made)
         yield number, made
         finished(made.url)
 
@@ -203,7 +229,7 @@ def scan_of(file: FoundFile, work: FileWork) -> FileScan:
         The file cannot be read or converted, or the scan not be kept.
     """
     assert work.scans is not None
-    (scan,) = _kept([file.url], work, ScanCounts())
+    (scan,) = _kept([file.url], work, ScanReport())
     if scan is not None:
         return scan
     made = keep_scan(file, work)
@@ -233,24 +259,17 @@ def opened_scan(scan: Scan, work: FileWork) -> FileScan:
         raise work.scans.failure(scan.name, str(error)) from error
 
 
-def kept_name(url: str, work: FileWork) -> str | None:
-    """Return the name of the document that is kept for the present state of a file, or None."""
-    found = _document(url, work)
-    if found is None or _usable(url, *found, work.sources, ScanCounts()) is None:
-        return None
-    return found[0]
-
-
-def _kept(urls: Sequence[str], work: FileWork, counts: ScanCounts) -> Iterator[FileScan | None]:
+def _kept(urls: Sequence[str], work: FileWork, report: ScanReport) -> Iterator[FileScan | None]:
     """Yield the scan of every file that is there, and matches its present state."""
     stored = in_threads(partial(_document, work=work), urls)
     for url, found in zip(urls, stored, strict=True):
-        yield None if found is None else _usable(url, *found, work.sources, counts)
+        yield None if found is None else _usable(url, *found, work.sources, report)
 
 
 def _document(url: str, work: FileWork) -> tuple[str, bytes] | None:
     """Return the name and the bytes of the document that is kept for the state of a file."""
-    assert work.scans is not None
+    if work.scans is None:
+        return None
     try:
         state = work.sources.identity(url)
     except (ManifestError, OSError):
@@ -263,14 +282,14 @@ def _document(url: str, work: FileWork) -> tuple[str, bytes] | None:
 
 
 def _usable(
-    url: str, name: str, document: bytes, sources: FileSources, counts: ScanCounts
+    url: str, name: str, document: bytes, sources: FileSources, report: ScanReport
 ) -> FileScan | None:
     try:
         scan = decode_scan(document, name, url)
         if any(sources.identity(other) != state for other, state in scan.others.items()):
             return None
     except UnusableScanError as error:
-        counts.damaged.append(f"{name}: {error}")
+        report.damaged.append(f"{name}: {error}")
         return None
     return scan
 
@@ -329,45 +348,13 @@ def scan(
     ['', 'sst']
     """
     work = FileWork.of(format, loadable_variables, inline_limit, checksum, scans, allow)
-    located = file_url(url)
-    if work.scans is not None and (name := kept_name(located, work)) is not None:
-        return Scan(located, name, None)
-    (found,) = check_files([located], work.format, work.sources)
-    made = keep_scan(found, work) if isinstance(found, FoundFile) else found
-    if isinstance(made, Unusable):
-        raise made.error
-    return made
-
-
-@dataclass(slots=True)
-class ScanReport:
-    """What was scanned.
-
-    Parameters
-    ----------
-    found, made : int
-        How many scans were there, and how many were made.
-    unkept : list of str
-        Files whose scans cannot be kept, because their states cannot be told apart.
-    refused : list of RefusedSource
-        Files that cannot be read or converted.
-
-    Examples
-    --------
-    >>> print(ScanReport(found=97, made=3))
-    97 scans found, 3 made
-    """
-
-    found: int = 0
-    made: int = 0
-    unkept: list[str] = field(default_factory=list[str])
-    refused: list[RefusedSource] = field(default_factory=list[RefusedSource])
-
-    def __str__(self) -> str:
-        lines = [f"{counted(self.found, 'scan')} found, {self.made:,} made"]
-        lines += [f"not kept: {url}" for url in self.unkept]
-        lines += [f"refused: {each.location}: {each.reason}" for each in self.refused]
-        return "\n".join(lines)
+    ((_, found),) = scanned([file_url(url)], work, ScanReport())
+    if isinstance(found, Unusable):
+        raise found.error
+    if isinstance(found, FileScan):
+        assert found.state is not None  # it was kept
+        return Scan(found.url, scan_name(found.url, found.state, found.options), None)
+    return found
 
 
 def scan_files(
@@ -429,14 +416,9 @@ def scan_files(
     named = [urls] if isinstance(urls, str | Path) else list(urls)
     located = files_named(named, work.sources, recursive=recursive)
     own = [url for url in dict.fromkeys(located) if part_of(url, count) == number]
-    report, counts = ScanReport(), ScanCounts()
-    for _, made in scanned(own, work, counts, parallel=parallel, progress=progress):
-        if isinstance(made, Unusable):
-            problem = RefusedSource(redact(made.url), made.error.code, made.error.problem)
-            report.refused.append(problem)
-        elif isinstance(made, Scan) and made.name is None:
-            report.unkept.append(redact(made.url))
-    report.found, report.made = counts.used, counts.made - counts.unkept
+    report = ScanReport()
+    for _ in scanned(own, work, report, parallel=parallel, progress=progress):
+        pass
     return report
 
 

@@ -49,26 +49,10 @@ from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 
 
-@dataclass
-class Combination:
-    """Many files, combined.
-
-    Parameters
-    ----------
-    datasets : dict of str to FileDataset
-        By path of the group.
-    tree : FileTree
-        Refusals and notes.
-    """
-
-    datasets: dict[str, FileDataset] = field(default_factory=dict[str, Any])
-    tree: FileTree = field(default_factory=FileTree)
-
-
 @unstable_types_accepted
 def combine_files(
     files: Sequence[OpenedFile], rules: CombineRules, digests: Digests
-) -> Combination:
+) -> tuple[dict[str, FileDataset], FileTree]:
     """Combine files, group by group.
 
     Parameters
@@ -80,13 +64,19 @@ def combine_files(
     digests : callable
         As for `Comparison`.
 
+    Returns
+    -------
+    datasets : dict of str to FileDataset
+        By path of the group.
+    tree : FileTree
+        Refusals and notes.
+
     Raises
     ------
     NotConvertibleError
         The coordinates of the files do not fit together.
     """
-    combination = Combination()
-    tree = combination.tree
+    tree = FileTree()
     refused: dict[str, RefusedNode] = {}
     for file in files:
         for node in file.refused:
@@ -104,11 +94,11 @@ def combine_files(
     if len(families) > 1 and (work.is_new or not share_coordinates(groups, families, rules)):
         families = [list(range(len(files)))]
     parts = [_combine_family(groups, family, work) for family in families]
-    for group in groups:
-        first = group.of_files([family[0] for family in families])
-        datasets = [part[group.path] for part in parts]
-        combination.datasets[group.path] = _merge_families(first, datasets, work)
-    return combination
+    firsts = [family[0] for family in families]
+    return {
+        group.path: _merge_families(group.of_files(firsts), [p[group.path] for p in parts], work)
+        for group in groups
+    }, tree
 
 
 @dataclass(frozen=True)
@@ -195,7 +185,8 @@ class _CombinedGroup:
                 datasets = self._refused(name, problem, datasets)
         if rules.combine == "by_coords":
             require_own_places(datasets, self.varying, group.urls)
-        datasets = self._with_same_coordinates(datasets)
+        about = self.work.about_new_dimension() if self.work.is_new else None
+        datasets = with_same_coordinates(group, datasets, self.varying, rules, about)
         for name, problem in self._differing(datasets).items():
             datasets = self._refused(name, problem, datasets)
         varies = self.work.is_new or self.varying & set(datasets[0].dims)
@@ -283,18 +274,6 @@ class _CombinedGroup:
             f"{text}: its chunks there are absent, and read as {fill_value}",
         )
         return completed, None
-
-    def _with_same_coordinates(self, datasets: Sequence[FileDataset]) -> list[FileDataset]:
-        try:
-            return with_same_coordinates(datasets, self.varying, self.group.urls, self.work.rules)
-        except NotConvertibleError as error:
-            raise NotConvertibleError(
-                f"{error.problem}; {self.work.about_new_dimension()}"
-                if self.work.is_new
-                else error.problem,
-                array=self.group.path or None,
-                remedy=None if self.work.is_new else error.remedy,
-            ) from error
 
     def _differing(self, datasets: Sequence[FileDataset]) -> dict[Any, str]:
         """Return, by name, why variables are not one for all files, though not concatenated."""
@@ -414,13 +393,15 @@ def concatenated(
         Values differ where they are not concatenated, or shapes where they are.
     """
     concat: Any = library("xarray").Variable.concat
-    found = list(variables)
+    found: list[Any] = list(variables)
     if is_virtual(found[0]):
         # The first array's names of dimensions and attributes are those of the file.
         array = with_metadata(found[0].data, dimension_names=None, attributes={})
         found[0] = found[0].copy(deep=False, data=array)
     for dim, count in reversed(counts):
-        runs = [found[start : start + count] for start in range(0, len(found), count)]
+        runs: list[list[Any]] = [
+            found[start : start + count] for start in range(0, len(found), count)
+        ]
         if is_new or dim in found[0].dims:
             found = [concat(run, dim) for run in runs]
             continue

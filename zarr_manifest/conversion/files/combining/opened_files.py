@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,17 +11,15 @@ import numpy as np
 import zarr
 from zarr.storage import StorePath
 
-from zarr_manifest.conversion.files.trees import FileGroup, FileTree
+from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.values import as_array
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.format import join
 
 if TYPE_CHECKING:
     import xarray as xr
-
-# Of most files.
-_NOTHING: Mapping[Any, Any] = {}
 
 type Combine = Literal["nested", "by_coords"]
 
@@ -115,10 +114,9 @@ class FileDataset:
 
 def _indexed(dataset: FileDataset, like: FileDataset | None) -> FileDataset:
     """Return a dataset with its indexes, and with what is equal in another one."""
-    known = {} if like is None else like.variables
+    known: Mapping[str, Any] = {} if like is None else like.variables
     variables = {name: _shared(each, known.get(name)) for name, each in dataset.variables.items()}
-    coords = dataset.coords if like is None or like.coords != dataset.coords else like.coords
-    return FileDataset.of(variables, coords, dataset.attrs, like)
+    return FileDataset.of(variables, dataset.coords, dataset.attrs, like)
 
 
 def _index(variable: Any) -> Any:
@@ -171,24 +169,17 @@ class OpenedFile:
     conditions: Mapping[str, Mapping[str, str | int]]
 
     def indexed(self, like: OpenedFile | None) -> OpenedFile:
-        """Return the file with its indexes, sharing what is equal in another one of the archive."""
+        """Return the file with its indexes, sharing what is equal in another."""
         known = {} if like is None else like.datasets
         datasets = {path: _indexed(each, known.get(path)) for path, each in self.datasets.items()}
-        return OpenedFile(
-            self.url,
-            datasets,
-            self.refused or (),
-            self.notes or _NOTHING,
-            self.meanings or _NOTHING,
-            _NOTHING,
-        )
+        return dataclasses.replace(self, datasets=datasets, conditions={})
 
 
 def open_file(
     url: str,
     tree: FileTree,
     sources: Any,
-    loadable: Iterable[str] | None,
+    loadable: Collection[str] | None,
     concat_dim: str | None,
     loaded: Mapping[str, xr.Variable] | None = None,
 ) -> OpenedFile:
@@ -202,7 +193,7 @@ def open_file(
         The parsed file.
     sources : FileSources
         Reads the variables to load.
-    loadable : iterable of str or None
+    loadable : collection of str or None
         Names of variables to load; by default, one-dimensional coordinates named after
         their dimension, and the single value of a file along a new dimension.
     concat_dim : str or None
@@ -210,51 +201,34 @@ def open_file(
     loaded : mapping of str to Variable, optional
         By path, variables that have been loaded, and need not be read.
     """
-    _refuse_irregular(tree)
+    make: Any = library("xarray").Variable
     datasets: dict[str, FileDataset] = {}
     for group in tree.groups:
-        chosen = [
-            name
-            for name, array in group.arrays.items()
-            if name in (loadable or ())
-            or (
-                loadable is None
-                and (is_coordinate(name, array) or (name == concat_dim and not array.shape))
-            )
-        ]
-        known = {name: (loaded or {}).get(join(group.path, name)) for name in chosen}
-        unread = {name: group.arrays[name] for name, variable in known.items() if variable is None}
-        values = {**known, **load_variables(unread, sources)}
-        datasets[group.path] = _dataset(group, values, {concat_dim} & values.keys())
+        variables: dict[str, Any] = {}
+        unread: dict[str, Any] = {}
+        for name, array in group.arrays.items():
+            at, dims = join(group.path, name), tuple(array.metadata.dimension_names or ())
+            is_new = name == concat_dim and not array.shape
+            if at in tree.chunk_grids:  # VirtualiZarr has only regular ones
+                reason = "its chunks differ in length, and such arrays are not combined"
+                tree.refuse(at, f"{reason} with those of other files")
+            elif name not in loadable if loadable is not None else dims != (name,) and not is_new:
+                variables[name] = make(dims, array, array.metadata.attributes)
+            elif loaded is not None and at in loaded:
+                variables[name] = loaded[at]
+            else:
+                unread[name] = array
+        variables |= load_variables(unread, sources)
+        variables = {name: variables[name] for name in group.arrays if name in variables}
+        attributes = dict(group.attributes)
+        stated = [attributes.pop("coordinates", "")]
+        stated += [variable.attrs.get("coordinates", "") for variable in variables.values()]
+        listed = (as_array(each) or str(each).split() for each in stated)
+        coordinates = {str(name) for names in listed for name in names}
+        if concat_dim is not None and concat_dim in variables:
+            coordinates.add(concat_dim)
+        datasets[group.path] = FileDataset(variables, frozenset(coordinates), attributes, {})
     return OpenedFile(url, datasets, tree.refused, tree.notes, tree.meanings, tree.conditions)
-
-
-def _refuse_irregular(tree: FileTree) -> None:
-    """Refuse arrays that cannot be combined, because VirtualiZarr has only regular grids."""
-    for group in tree.groups:
-        for name in [n for n in group.arrays if join(group.path, n) in tree.chunk_grids]:
-            del group.arrays[name]
-            tree.refuse(
-                join(group.path, name),
-                "its chunks differ in length, and such arrays are not combined with those of other "
-                "files",
-            )
-
-
-def _dataset(group: FileGroup, loaded: Mapping[str, Any], coordinates: set[Any]) -> FileDataset:
-    make: Any = library("xarray").Variable
-    variables = {
-        name: loaded[name]
-        if name in loaded
-        else make(array.metadata.dimension_names or (), array, array.metadata.attributes)
-        for name, array in group.arrays.items()
-    }
-    attributes = dict(group.attributes)
-    stated = [attributes.pop("coordinates", "")]
-    stated += [variable.attrs.get("coordinates", "") for variable in variables.values()]
-    for names in stated:
-        coordinates |= set(names.split() if isinstance(names, str) else names)
-    return FileDataset(variables, frozenset(coordinates), attributes, {})
 
 
 def is_coordinate(name: str, array: Any) -> bool:

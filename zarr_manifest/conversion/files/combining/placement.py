@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from zarr_manifest.conversion.files.combining.aligned_groups import AlignedGroup
 from zarr_manifest.conversion.files.combining.opened_files import CombineRules, FileDataset
 from zarr_manifest.conversion.meaning import shown_value
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
@@ -116,34 +117,38 @@ def _unordered(dim: Any, reason: str) -> NotConvertibleError:
 
 
 def with_same_coordinates(
-    datasets: Sequence[FileDataset], varying: set[Any], urls: Sequence[str], rules: CombineRules
+    group: AlignedGroup,
+    datasets: Sequence[FileDataset],
+    varying: set[Any],
+    rules: CombineRules,
+    about_new: str | None,
 ) -> list[FileDataset]:
     """Return datasets with the same coordinates along all dimensions but the varying ones.
 
     Raises
     ------
     NotConvertibleError
-        They differ, and the rules do not override it.
+        They differ, and the rules do not override it; `about_new` says why, instead of a remedy.
     """
-    found: list[Any] = list(datasets)
-    indexes: dict[Any, Any] = dict(datasets[0].indexes)
-    for dim, index in indexes.items():
+    found = list(datasets)
+    for dim, index in datasets[0].indexes.items():
         for number, dataset in enumerate(found):
             other: Any = dataset.indexes.get(dim, index)
             if dim in varying or _is_same(index, other):
                 continue
             same_length = len(index) == len(other)
             if dim in rules.override and same_length:
-                found[number] = found[number].assigned({dim: datasets[0].variables[dim]})
+                found[number] = dataset.assigned({dim: datasets[0].variables[dim]})
                 continue
-            remedy = Advice(
-                "To take it from the first file: ", Setting("override", [str(dim)]), "."
-            )
             difference = "other values" if same_length else f"{counted(len(other), 'value')}"
+            problem = f"{group.unlike(difference, number)} of {dim!r}"
+            reason = "" if about_new is None else f"; {about_new}"
+            override = Setting("override", [dim])
+            remedy = Advice("To take it from the first file: ", override, ".")
             raise NotConvertibleError(
-                f"the files cannot be combined: unlike the first file, {redact(urls[number])} has "
-                f"{difference} of {str(dim)!r}",
-                remedy=remedy if same_length else None,
+                f"the files cannot be combined: {problem}{reason}",
+                array=group.path or None,
+                remedy=remedy if same_length and about_new is None else None,
             )
     return found
 
