@@ -210,12 +210,6 @@ def _usable(urls: Sequence[str], work: FileWork) -> tuple[list[FoundFile], list[
     return files, unusable
 
 
-def _left_out(unusable: Unusable) -> RefusedNode:
-    error = unusable.error
-    reason = Advice(f"the file {redact(unusable.url)} was left out: ", error.problem)
-    return RefusedNode("", error.code, reason)
-
-
 def _apart(
     urls: Sequence[str], names: Sequence[str], work: FileWork, progress: Progress | None
 ) -> Iterator[Node]:
@@ -377,4 +371,6 @@ def _many_files(
             checksums=work.checksums(found.checksums),
         )
     yield from tree.refused
-    yield from map(_left_out, found.unusable)
+    for each in found.unusable:
+        reason = Advice(f"the file {redact(each.url)} was left out: ", each.error.problem)
+        yield RefusedNode("", each.error.code, reason)

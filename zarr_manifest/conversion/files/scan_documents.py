@@ -219,7 +219,10 @@ def encode_scan(scan: FileScan) -> bytes:
 
 def _array(scan: FileScan, path: str, name: str, array: Any) -> _Array:
     meaning = scan.tree.meanings.get(path)
-    variable = scan.loaded.get(path)
+    loaded: _Loaded | None = None
+    if (variable := scan.loaded.get(path)) is not None:
+        dims = list(map(str, variable.dims))
+        loaded = _Loaded(dims, _raw(variable.values), _members(variable.attrs))
     return _Array(
         name,
         Raw(msgspec.json.encode(json_metadata(array))),
@@ -228,7 +231,7 @@ def _array(scan: FileScan, path: str, name: str, array: Any) -> _Array:
         scan.tree.chunk_grids.get(path),
         path in scan.tree.sparse,
         _NOTHING if meaning is None else _members(meaning),
-        None if variable is None else _loaded(variable),
+        loaded,
     )
 
 
@@ -253,14 +256,6 @@ def _references(array: Any, checksums: Mapping[Chunk, str]) -> _References:
     if checksums:
         found.checksums = [checksums[_chunk(found, row)] for row in range(len(found.offsets))]
     return found
-
-
-def _loaded(variable: Any) -> _Loaded:
-    return _Loaded(
-        [str(dim) for dim in variable.dims],
-        _raw(variable.values),
-        _members(variable.attrs),
-    )
 
 
 def _members(values: Mapping[Any, Any]) -> Raw:
@@ -292,11 +287,13 @@ def decode_scan(stored: bytes, name: str | None, url: str) -> FileScan:
         It is something else, or damaged.
     """
     body = _checked_body(stored)
-    _require_name(body, name)
+    options: Any = msgspec.json.decode(body.options)
+    if name not in (None, body.state and scan_name(body.url, body.state, options)):
+        raise UnusableScanError("it is not the scan of its name")
     if body.url != url:
         raise UnusableScanError("it is about another file")
     try:
-        return _scan(body, is_kept=name is not None)
+        return _scan(body, options, is_kept=name is not None)
     except (ManifestError, RecursionError, *FOREIGN_ERRORS) as error:
         raise UnusableScanError(f"it is invalid: {explained(error)}") from error
 
@@ -315,15 +312,7 @@ def _checked_body(stored: bytes) -> _Body:
         raise UnusableScanError(f"it is not a scan: {explained(error)}") from error
 
 
-def _require_name(body: _Body, name: str | None) -> None:
-    if name is None:
-        return
-    options: Any = msgspec.json.decode(body.options)
-    if body.state is None or name != scan_name(body.url, body.state, options):
-        raise UnusableScanError("it is not the scan of its name")
-
-
-def _scan(body: _Body, *, is_kept: bool) -> FileScan:
+def _scan(body: _Body, options: Any, *, is_kept: bool) -> FileScan:
     tree = FileTree(conditions=body.conditions)
     checksums: dict[Chunk, str] = {}
     loaded: dict[str, Any] = {}
@@ -348,7 +337,6 @@ def _scan(body: _Body, *, is_kept: bool) -> FileScan:
         tree.refused.append(RefusedNode(node.path, node.code, _value(node.reason)))
     for path, notes in body.notes.items():
         tree.notes[path] = [_value(note) for note in notes]
-    options: Any = msgspec.json.decode(body.options)
     return FileScan(body.url, body.state, options, tree, loaded, checksums, body.others)
 
 
@@ -461,14 +449,6 @@ class KeptScans:
         """
         # One that is too large is no scan, and not read.
         return self._sources.get(f"{self.url}/{name}", LARGEST)
-
-    def failure(self, name: str | None, reason: str) -> SourceError:
-        """Return the error for a scan that cannot be used, although it has just been made."""
-        return SourceError(
-            f"the scan {name} cannot be used: {reason}",
-            location=redact(self.url),
-            remedy="All workers must reach this place, and nobody else may write there.",
-        )
 
     def write(self, name: str, document: bytes) -> None:
         """Keep a document.

@@ -28,7 +28,7 @@ from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel, in_threads
 from zarr_manifest.conversion.nodes import Progress
 from zarr_manifest.conversion.renewal import RefusedSource
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow
@@ -256,7 +256,11 @@ def opened_scan(scan: Scan, work: FileWork) -> FileScan:
             raise UnusableScanError("it is not there")
         return decode_scan(document, scan.name, scan.url)
     except UnusableScanError as error:
-        raise work.scans.failure(scan.name, str(error)) from error
+        raise SourceError(
+            f"the scan {scan.name} cannot be used: {error}",
+            location=redact(work.scans.url),
+            remedy="All workers must reach this place, and nobody else may write there.",
+        ) from error
 
 
 def _kept(urls: Sequence[str], work: FileWork, report: ScanReport) -> Iterator[FileScan | None]:
