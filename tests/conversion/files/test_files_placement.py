@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tests.combinations import combinations
 from tests.conversion.files.converted_files import (
@@ -22,6 +25,13 @@ from tests.conversion.files.converted_files import (
     same,
 )
 from zarr_manifest.conversion import read_files
+from zarr_manifest.conversion.files.combining import CombineRules, FileDataset
+from zarr_manifest.conversion.files.combining.combination import concatenated
+from zarr_manifest.conversion.files.combining.placement import (
+    check_order,
+    places,
+    varying_dimensions,
+)
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
@@ -59,6 +69,55 @@ def test_files_that_coincide_are_named(write: Write) -> None:
     assert "1.nc" in message
     assert "all begin at t 2000-01-01T00:00:00; 1 other place likewise" in message
     assert "concat_dim" in str(raised.value.remedy)
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.sampled_from([1, -1]),
+    st.randoms(use_true_random=False),
+    st.sampled_from(["all", "one is missing", "two overlap"]),
+)
+def test_tiles_are_placed_as_xarray_does(
+    widths: list[int], heights: list[int], step: int, random: Random, which: str
+) -> None:
+    ends = np.cumsum([0, *widths]) * step, np.cumsum([0, *heights])
+    tiles: list[xr.Dataset] = []
+    for x, width in zip(ends[0], widths, strict=False):
+        for y, height in zip(ends[1], heights, strict=False):
+            values = np.full((height, width), len(tiles))
+            along_x, along_y = x + step * np.arange(width), y + np.arange(height)
+            tiles.append(xr.Dataset({"v": (("y", "x"), values)}, {"x": along_x, "y": along_y}))
+    if which == "one is missing":
+        tiles.pop(random.randrange(len(tiles)))
+    elif which == "two overlap":
+        tiles.append(tiles[-1].assign_coords(x=tiles[-1]["x"] + step / 2))
+    assume(len(tiles) > 1)
+    random.shuffle(tiles)
+    rules = CombineRules(None, "by_coords")
+    files = [
+        FileDataset.of({str(n): v.to_base_variable() for n, v in tile.variables.items()}, (), {})
+        for tile in tiles
+    ]
+    try:
+        expected = xr.combine_by_coords(tiles, join="exact", data_vars="minimal", coords="minimal")
+    except ValueError:
+        expected = None
+    try:
+        order, counts = places(files, varying_dimensions(files, rules), rules)
+        along = {
+            name: concatenated([files[n].variables[name] for n in order], counts, is_new=False)
+            for name in ("x", "y", "v")
+        }
+        for dim in ("x", "y"):
+            check_order(dim, FileDataset.of(along, (), {}), files, ["f.nc"] * len(files), rules)
+    except (NotConvertibleError, ValueError):
+        assert expected is None
+    else:
+        assert expected is not None
+        assert all(along[name].equals(expected[name].variable.to_base_variable()) for name in along)
 
 
 @pytest.mark.slow

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
-from tests.conversion.files.scanned_files import documents, write_days
+from tests.conversion.files.scanned_files import age, documents, write_days
 from tests.conversion.processes import CONTEXT
 from tests.hierarchies import files_below
 from tests.properties import THOROUGH
 from zarr_manifest.conversion import ScanReport, read_files, scan_files, write_hierarchy
-from zarr_manifest.conversion.files import reading
+from zarr_manifest.conversion.files import reading, scanning
 from zarr_manifest.conversion.files.scanning import Scan
 
 pytestmark = pytest.mark.slow
@@ -83,3 +86,25 @@ def test_workers_keep_scans_and_return_their_names(
     assert [scan.document for scan in returned] == [None] * 6
     assert found[1:] == list(read_files(files, **OPTIONS))[1:]
     assert scan_files(files, tmp_path / "scans") == ScanReport(found=6)
+
+
+def test_what_dask_returns_does_not_grow_with_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: dict[str, int] = {}
+    keep_scan = scanning.keep_scan
+
+    def watched(file: Any, work: Any) -> Any:
+        made = keep_scan(file, work)
+        sizes[Path(file.url).name] = len(pickle.dumps(made))
+        return made
+
+    monkeypatch.setattr(scanning, "keep_scan", watched)
+    for name, chunk in (("1.nc", 4000), ("4.nc", 1)):
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("sst", data=np.zeros(4000, "i1"), chunks=(chunk,))
+        age(tmp_path / name)
+    scan_files(sorted(tmp_path.glob("*.nc")), tmp_path / "scans", parallel="dask")
+    assert sizes["1.nc"] == sizes["4.nc"] < 500
+    stored = sorted(path.stat().st_size for path in documents(tmp_path / "scans"))
+    assert stored[1] > 5 * stored[0]

@@ -38,7 +38,6 @@ from zarr_manifest.conversion import (
 from zarr_manifest.conversion.files import parsing, scan_documents
 from zarr_manifest.conversion.files.scanning import part_of
 from zarr_manifest.errors import ManifestError, SourceChangedError, SourceError
-from zarr_manifest.format import Limits
 
 pytestmark = [
     pytest.mark.slow,
@@ -306,8 +305,6 @@ def _elsewhere(content: dict[str, Any]) -> None:
     _array(content)["references"]["paths"] = ["file:///etc/passwd"]
 
 
-SMALL = Limits(manifest_bytes=2**20)
-
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "truncated": lambda stored: stored[: len(stored) // 2],
@@ -360,7 +357,7 @@ def test_a_document_that_is_no_good_is_made_again(
     root, days, expected = kept
     scans = shutil.copytree(root / "scans", tmp_path / "scans")
     if damage == "a bomb":
-        monkeypatch.setattr(scan_documents, "_LIMITS", SMALL)
+        monkeypatch.setattr(scan_documents, "LARGEST", 2**20)
     name = scan(days[1], scans=scans).name
     assert name is not None
     good = (scans / name).read_bytes()

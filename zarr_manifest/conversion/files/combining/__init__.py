@@ -5,6 +5,7 @@ from zarr_manifest.conversion.files.combining.combination import combine_files
 from zarr_manifest.conversion.files.combining.opened_files import (
     Combine,
     CombineRules,
+    FileDataset,
     OpenedFile,
     is_coordinate,
     load_variables,
@@ -16,6 +17,7 @@ from zarr_manifest.conversion.files.combining.splitting import split_references
 __all__ = [
     "Combine",
     "CombineRules",
+    "FileDataset",
     "OpenedFile",
     "combine_files",
     "digests_of",

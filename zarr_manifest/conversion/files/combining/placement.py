@@ -219,8 +219,11 @@ def check_order(
     known = _without_missing(indexes[dim], variables[dim].attrs)
     repeated = known[known.duplicated()].unique()
     if not len(repeated) or dim in rules.override:
-        is_sorted = known.is_monotonic_increasing or known.is_monotonic_decreasing
-        return None if is_sorted else "its values are not sorted: the files keep their order"
+        if known.is_monotonic_increasing or known.is_monotonic_decreasing:
+            return None
+        if rules.combine == "by_coords":
+            raise _unordered(dim, "they overlap")
+        return "its values are not sorted: the files keep their order"
     value = repeated[0]
     having = [
         redact(url)
