@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,10 @@ from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of, read
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
 from zarr_manifest.conversion.files.trees import (
+    FOREIGN_ERRORS,
     FileGroup,
     FileTree,
     beyond_the_end,
-    parse_one_by_one,
 )
 from zarr_manifest.conversion.files.typed_values import can_hold
 from zarr_manifest.conversion.files.workers import in_threads
@@ -303,25 +303,18 @@ def _loaded(tree: FileTree, work: FileWork) -> dict[str, Any]:
     """Return the variables whose values combining may need, however files are combined."""
     found: dict[str, Any] = {}
     for group in tree.groups:
-        small = {
-            name: array
-            for name, array in group.arrays.items()
-            if not array.shape or is_coordinate(name, array) or name in (work.loadable or ())
-        }
-        if not small:
-            continue
-        read = partial(_read, small, work.sources)
-        values, _ = parse_one_by_one(list(small), read)  # others are read when they are needed
-        held = {name: v for name, v in values.items() if can_hold(v.values)}
-        found |= {join(group.path, name): variable for name, variable in held.items()}
+        for name, array in group.arrays.items():
+            if array.shape and not is_coordinate(name, array) and name not in (work.loadable or ()):
+                continue
+            try:
+                variable = load_variables({name: array}, work.sources)[name]
+            except READ_ERRORS as error:
+                raise store_failure(error) from error
+            except FOREIGN_ERRORS:
+                continue  # it is read when it is needed
+            if can_hold(variable.values):
+                found[join(group.path, name)] = variable
     return found
-
-
-def _read(arrays: Mapping[str, Any], sources: FileSources, names: Sequence[str]) -> dict[str, Any]:
-    try:
-        return load_variables({name: arrays[name] for name in names}, sources)
-    except READ_ERRORS as error:
-        raise store_failure(error) from error
 
 
 def _checksums(tree: FileTree, work: FileWork) -> dict[Chunk, str]:
