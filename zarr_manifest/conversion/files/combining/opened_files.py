@@ -79,7 +79,7 @@ class FileDataset:
         known: FileDataset | None = None,
     ) -> FileDataset:
         """Return a dataset with its indexes, but for those that another one has already."""
-        own = {name for name, variable in variables.items() if variable.dims == (name,)}
+        own = [name for name, variable in variables.items() if variable.dims == (name,)]
         indexes = {
             name: known.indexes[name]
             if known is not None and variables[name] is known.variables.get(name)
@@ -87,7 +87,7 @@ class FileDataset:
             for name in own
             if not is_virtual(variables[name])
         }
-        return cls(variables, frozenset(own.union(coords)) & variables.keys(), attrs, indexes)
+        return cls(variables, frozenset([*own, *coords]) & variables.keys(), attrs, indexes)
 
     @property
     def dims(self) -> Mapping[str, int]:
