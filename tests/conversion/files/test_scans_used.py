@@ -305,6 +305,8 @@ def _elsewhere(content: dict[str, Any]) -> None:
     _array(content)["references"]["paths"] = ["file:///etc/passwd"]
 
 
+SMALL = 2**20
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "truncated": lambda stored: stored[: len(stored) // 2],
@@ -316,7 +318,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "another version": lambda s: zstandard.compress(
         _decompressed(s).replace(b'_scan":1', b'_scan":2')
     ),
-    "a bomb": lambda _: zstandard.compress(bytes(SMALL.manifest_bytes + 1)),
+    "a bomb": lambda _: zstandard.compress(bytes(SMALL + 1)),
     "another file": _edited(lambda content: content.update(url="file:///etc/passwd")),
     "another state": _edited(lambda content: content["state"].update(size=1)),
     "references elsewhere": _edited(_elsewhere),
@@ -357,7 +359,7 @@ def test_a_document_that_is_no_good_is_made_again(
     root, days, expected = kept
     scans = shutil.copytree(root / "scans", tmp_path / "scans")
     if damage == "a bomb":
-        monkeypatch.setattr(scan_documents, "LARGEST", 2**20)
+        monkeypatch.setattr(scan_documents, "LARGEST", SMALL)
     name = scan(days[1], scans=scans).name
     assert name is not None
     good = (scans / name).read_bytes()
