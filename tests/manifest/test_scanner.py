@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.properties import examples
-from zarr_manifest.format.findings import strict
+from zarr_manifest.errors import InvalidPathError
+from zarr_manifest.format.findings import collect, strict
 from zarr_manifest.format.limits import Limits
 from zarr_manifest.manifest import (
     Grid,
@@ -123,6 +124,29 @@ def one_by_one(document: bytes, grid: Grid, limits: Limits) -> Any:
         return comparable(strict(interpret_manifest(document, grid, limits, least_bytes=2**60)))
     except zm.ManifestError as error:
         return error
+
+
+def refuse_some(path: str) -> None:
+    """Refuse paths, as resolving them may."""
+    if path.endswith("g.nc"):
+        raise InvalidPathError("it is not usable")
+
+
+def validated(document: bytes, grid: Grid, **options: Any) -> Any:
+    """What validators find, with or without a scanner."""
+    found, problems = collect(
+        interpret_manifest(document, grid, Limits(), resolve=refuse_some, **options)
+    )
+    return [] if found is None or problems else comparable(found), [*map(str, problems)]
+
+
+@examples(2)
+@given(st.booleans().flatmap(lambda proper: documents(proper=proper)))
+def test_validators_find_the_same_at_once(given: tuple[bytes, tuple[int, ...]]) -> None:
+    document, shape = given
+    grid = Grid(len(shape), shape)
+    slowly = validated(document, grid, least_bytes=2**60)
+    assert validated(document, grid, least_bytes=0) == slowly
 
 
 def comparable(references: References) -> Any:

@@ -107,8 +107,8 @@ def interpret_manifest(
     if part_bytes is None:
         part_bytes = _PART_BYTES if len(document) < _LARGE_BYTES else _LARGE_PART_BYTES
     is_large = len(document) >= least_bytes or len(document) > part_bytes
-    if resolve is None and is_large and len(document) <= limits.manifest_bytes:
-        found = _read_valid(document, grid, limits, part_bytes, whole_bytes)
+    if is_large and len(document) <= limits.manifest_bytes:
+        found = _read_valid(document, grid, limits, part_bytes, whole_bytes, resolve)
         if found is not None:
             return found
     document = bytes(document)
@@ -217,9 +217,17 @@ def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings
 
 
 def _read_valid(
-    document: Body, grid: Grid, limits: Limits, part_bytes: int, whole_bytes: int
+    document: Body,
+    grid: Grid,
+    limits: Limits,
+    part_bytes: int,
+    whole_bytes: int,
+    resolve: Resolve | None,
 ) -> References | None:
-    """Return the references of a valid document; None if it may have problems."""
+    """Return the references of a valid document; None if it may have problems.
+
+    Validators rely on the scanner alone: what it reads has nothing that only they report.
+    """
     if grid.shape is None:
         return None  # each part would infer a different grid from its keys
     reader = _EntryReader(grid)
@@ -230,7 +238,7 @@ def _read_valid(
         if rows is not None:
             joined.add(*rows)
             count += len(rows[0].numbers)
-        elif len(part) > whole_bytes:
+        elif resolve is not None or len(part) > whole_bytes:
             return None
         else:
             read = bytes(part)
@@ -249,7 +257,14 @@ def _read_valid(
             return None
         read_bytes += len(part)
         joined.expect(len(joined) * len(document) // read_bytes)
-    return joined.references(grid.shape)
+    found = joined.references(grid.shape)
+    if found is not None and resolve is not None:
+        try:
+            for path in found.paths:
+                resolve(path)
+        except ManifestError:
+            return None
+    return found
 
 
 def _interpret_parts(
