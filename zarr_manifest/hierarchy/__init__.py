@@ -6,7 +6,7 @@ from zarr_manifest.hierarchy.contradictions import only_consolidated
 from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
-from zarr_manifest.hierarchy.located_chunks import LocatedChunks
+from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
     LoadedManifest,
@@ -48,6 +48,7 @@ __all__ = [
     "interpret_array",
     "interpret_document_of",
     "list_nodes",
+    "locate_in",
     "no_hierarchy",
     "nodes_of",
     "only_consolidated",

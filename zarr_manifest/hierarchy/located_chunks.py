@@ -113,6 +113,15 @@ async def locate_chunks(
     return look_up.found()
 
 
+def locate_in(
+    loaded: LoadedManifest, indices: npt.NDArray[np.int64], *, longest: int
+) -> LocatedChunks:
+    """Locate chunks of one document, as :func:`locate_chunks` does."""
+    look_up = _LookUp(longest)
+    look_up.add(loaded, np.arange(len(indices)), indices)
+    return look_up.found()
+
+
 def _by_document(
     array: DeclaredArray, indices: npt.NDArray[np.int64]
 ) -> Iterator[npt.NDArray[np.int64]]:

@@ -46,8 +46,10 @@ from zarr_manifest.sources.web import WebServer, web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.decoding_threads import in_decoding_thread
+    from zarr_manifest.sources.forks import Unforked
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
     from zarr_manifest.sources.object_reader import Take as Take
+    from zarr_manifest.sources.present_states import ObjectVersion, Pace, object_states
     from zarr_manifest.sources.range_reading import (
         ManyRanges,
         RangeError,
@@ -69,13 +71,16 @@ __all__ = [
     "ManyRanges",
     "NamedStores",
     "ObjectPart",
+    "ObjectVersion",
     "OwnFiles",
+    "Pace",
     "RangeError",
     "RangeReader",
     "Receiver",
     "SourceObject",
     "SourceRange",
     "Sources",
+    "Unforked",
     "WebServer",
     "access_by_prefix",
     "anonymous",
@@ -94,6 +99,7 @@ __all__ = [
     "may_be_remote",
     "missing_object",
     "needs_size",
+    "object_states",
     "out_of_bounds",
     "read_ranges",
     "reader_of",
@@ -105,12 +111,20 @@ __all__ = [
     "within_host",
 ]
 
+_MODULES = {
+    "ObjectVersion": "present_states",
+    "Pace": "present_states",
+    "Unforked": "forks",
+    "object_states": "present_states",
+}
+
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return what reads in bulk, which is imported when it is first used."""
+        """Return what only some reading needs, and is imported when it is first used."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.range_reading"), name)
+        module = _MODULES.get(name, "range_reading")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
         return found

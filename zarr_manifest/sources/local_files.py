@@ -62,9 +62,10 @@ class FileReader(Struct, frozen=True):
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that a file satisfies now; files have no versions."""
-        return await asyncio.to_thread(self._state, key, version)
+        return await asyncio.to_thread(self.state_sync, key, version)
 
-    def _state(self, key: str, version: str | None) -> Conditions:
+    def state_sync(self, key: str, version: str | None = None) -> Conditions:
+        """Return the conditions that a file satisfies now, without an event loop."""
         stated = Conditions(version=version)
         with file_errors(stated):
             status = require_regular(self.directory.status(key))

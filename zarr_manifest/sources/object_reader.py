@@ -34,7 +34,7 @@ from zarr_manifest.sources.obstore_failures import known_cause
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from obstore import GetResult
+    from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
 # Bodies of at least this many bytes are taken piece by piece.
@@ -43,6 +43,12 @@ LARGE = 1024 * 1024
 # Smaller pieces take more calls, larger ones more memory.
 _LEAST_PIECE = 1024 * 1024
 
+# Number of objects that one request lists, of all clouds.
+PAGE = 1000
+
+
+# Not all of its overloads have known types.
+_list: Any = getattr(obs, "list")  # noqa: B009
 
 type Take = Callable[[int, memoryview], None]
 """Takes some of the bytes that are read, after so many others. None before: from the beginning.
@@ -139,6 +145,28 @@ class ObstoreReader(Struct, frozen=True):
                 stated.require(etag=None, last_modified=None, version=meta["version"])
             return Conditions(meta["e_tag"], meta["last_modified"], meta["version"], meta["size"])
         raise failure
+
+    async def list_states(self, after: str) -> list[tuple[str, Conditions]]:
+        """Return a page of keys that follow a text, in their order, and the states of objects.
+
+        Raises
+        ------
+        ManifestError
+            They cannot be listed.
+        """
+        try:
+            pages: Any = _list(self.store, offset=after, chunk_size=PAGE)
+            async for page in pages:
+                return [(each["path"], _listed_state(each)) for each in page]
+        except _FOREIGN_ERRORS as error:
+            failure = _failure(error, WHOLE, None)
+        else:
+            return []
+        raise failure
+
+
+def _listed_state(meta: ObjectMeta) -> Conditions:
+    return Conditions(meta["e_tag"], meta["last_modified"], size=meta["size"])
 
 
 # What obstore raises: its own exceptions, built-in ones, and ValueError for malformed keys.

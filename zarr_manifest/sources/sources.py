@@ -237,6 +237,17 @@ class Sources:
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
+    async def reader_of(self, location: Location) -> tuple[ObjectReader, str]:
+        """Return the reader of a location, and its key there.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read.
+        """
+        target = await self._target(location)
+        return target.reader, target.key
+
     async def _target(self, location: Location) -> _Target:
         if isinstance(location, StoreLocation):
             return _Target(self._hierarchy, location.key)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import redact
+from zarr_manifest.sources import Unforked
 
 # Of files of which one ended a worker.
 _MOST_NAMED = 3
@@ -62,7 +60,7 @@ def in_parallel[T, R](
     """
     get_executor: Any = library("virtualizarr.parallel").get_executor
     executor = get_executor(parallel)
-    checked = _NotForked(work)
+    checked = Unforked(work)
     if isinstance(executor, Executor):
         # The caller's, who shuts it down.
         yield from _mapped(executor, checked, items, urls)
@@ -94,32 +92,3 @@ def _mapped[T, R](
                 ".",
             ),
         ) from error
-
-
-@dataclass(frozen=True)
-class _NotForked[T, R]:
-    """Does the work, unless the worker is a fork of the process that asks for it.
-
-    If that process has used obstore before, the fork lacks obstore's threads and would
-    wait for them forever; only the parent process can know.
-    """
-
-    work: Callable[[T], R]
-    wanted_by: int = field(default_factory=os.getpid)
-
-    def __call__(self, item: T) -> R:
-        parent = multiprocessing.parent_process()
-        if parent is not None and parent.pid == self.wanted_by and _is_fork():
-            raise ValueError(
-                "files cannot be read in forked processes, which lack the threads of obstore: "
-                'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
-            )
-        return self.work(item)
-
-
-def _is_fork() -> bool:
-    if "fork" not in multiprocessing.get_all_start_methods():
-        return False
-    return isinstance(
-        multiprocessing.current_process(), multiprocessing.get_context("fork").Process
-    )
