@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.effort import Effort
-from benchmarks.experiments import appending, compact_form, many_datasets, merging_gaps, scans
+from benchmarks.experiments import (
+    appending,
+    compact_form,
+    many_datasets,
+    merging_gaps,
+    scans,
+    verifying,
+)
 from benchmarks.layout import Table
 
 EXPERIMENTS: dict[str, Callable[[Effort], Iterator[Table]]] = {
@@ -14,4 +21,5 @@ EXPERIMENTS: dict[str, Callable[[Effort], Iterator[Table]]] = {
     "datasets": many_datasets.run,
     "gaps": merging_gaps.run,
     "scan": scans.run,
+    "verify": verifying.run,
 }

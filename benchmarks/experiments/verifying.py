@@ -1,0 +1,187 @@
+"""What does it cost to verify? Memory and time of many entries, requests, and bytes in a second.
+
+The memory is that of a process that verifies documents and objects of a partitioned manifest,
+with all that it imports. Requests are counted as planned, for chunks that are objects of a
+bucket each, with those of a server that is asked for nothing. Bytes are read from the tests'
+server, and compared with what curl reads from it at the same time of day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import zarr_manifest as zm
+from benchmarks.effort import Effort
+from benchmarks.goals import MET, NOT_MET
+from benchmarks.layout import Table, number
+from benchmarks.remote_server import running
+from zarr_manifest.format import Conditions, compute_checksum
+from zarr_manifest.inspection.blocks import MOST_CHUNKS
+from zarr_manifest.locations import UrlLocation
+from zarr_manifest.sources import ObjectVersion, Pace, object_states
+from zarr_manifest.sources.object_reader import PAGE, ObstoreReader
+
+_MOST_MEGABYTES = 200
+_MOST_REQUESTS = 100_000
+_LEAST_SHARE = 0.8
+
+_OBJECTS = 1000
+_CHUNK = 2**20
+
+_VERIFY = """
+import datetime, json, sys, time
+import zarr
+import zarr_manifest as zm
+options = json.loads(sys.argv[2])
+zm.verify(sys.argv[1], **options | {"time_limit": datetime.timedelta(0)})  # imports
+began = time.monotonic()
+report = zm.verify(sys.argv[1], **options)
+seconds = time.monotonic() - began
+status = dict(line.split(":") for line in open("/proc/self/status"))
+megabytes = int(status["VmHWM"].split()[0]) / 1000  # that of resource is inherited
+print(json.dumps([report.status, report.chunks, report.objects, report.nbytes, seconds, megabytes]))
+"""
+
+
+def run(effort: Effort) -> Iterator[Table]:
+    goals = Table(("goal", "bound", "ours", "verdict"), title="Goals")
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        count = effort.pick(10_000_000, 200_000)
+        _write_many(directory, count)
+        seconds, megabytes = _verified(directory / "many.zarr", count, allow=[f"{directory}/raw/"])
+        table = Table(("", "seconds", "peak MB"), title="Documents and objects")
+        table.add(f"{count:,} entries, {_OBJECTS:,} objects", number(seconds), number(megabytes))
+        yield table
+        goals.add(*_goal("peak memory", megabytes, _MOST_MEGABYTES, "MB"))
+    requests = _requests(10**8)
+    goals.add(*_goal("requests for 10⁸ objects of a bucket, planned", requests, _MOST_REQUESTS, ""))
+    ours, curls = _bytes(effort.pick(512, 32))
+    table = Table(("", "MB/s"), title="Bytes of a web server")
+    table.add("curl, one request", number(curls))
+    table.add("verify, with a checksum of each MiB", number(ours))
+    yield table
+    verdict = MET if ours >= _LEAST_SHARE * curls else NOT_MET
+    goals.add("bytes a second", f"≥ {_LEAST_SHARE} of curl's", number(ours / curls), verdict)
+    yield goals
+
+
+def _goal(name: str, found: float, most: float, unit: str) -> tuple[str, str, str, str]:
+    verdict = MET if found <= most else NOT_MET
+    return name, f"≤ {most:,} {unit}".strip(), f"{number(found)} {unit}".strip(), verdict
+
+
+def _write_many(directory: Path, count: int) -> None:
+    """Write an array of one-byte chunks in a few objects, in partitions of 100,000."""
+    (directory / "raw").mkdir()
+    each = count // _OBJECTS
+    for n in range(_OBJECTS):
+        with (directory / "raw" / f"{n:04}").open("wb") as file:
+            file.truncate(each)
+    numbers = np.arange(count)
+    names = [(directory / "raw" / f"{n:04}").as_uri() for n in range(_OBJECTS)]
+    paths = zm.manifest.NumberedPaths((numbers // each).astype(np.int32), names)
+    manifest = zm.Manifest.from_columns(
+        (count,), paths=paths, offsets=numbers % each, lengths=np.ones(count, np.int64)
+    )
+    options: dict[str, Any] = {"shape": count, "chunks": 1, "dtype": "u1", "compressors": None}
+    zm.create_array(directory / "many.zarr", "a", manifest, partition_shape=[100_000], **options)
+
+
+def _verified(root: Path, chunks: int, **options: Any) -> tuple[float, float]:
+    """Verify in a process of its own; return the seconds, and the peak memory in megabytes."""
+    command = [sys.executable, "-c", _VERIFY, str(root), json.dumps(options)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    status, found, _, _, seconds, megabytes = json.loads(done.stdout)
+    if (status, found) != (0, chunks):
+        raise RuntimeError(f"status {status} for {found:,} chunks")
+    return seconds, megabytes
+
+
+class _Listed(ObstoreReader, frozen=True):
+    """Lists the names of numbers, and counts how often."""
+
+    pages: list[str]
+
+    async def list_states(self, after: str) -> list[tuple[str, Conditions]]:
+        self.pages.append(after)
+        first = bisect_right(range(10**9), after, key=lambda n: f"x/{n:09}")
+        return [(f"x/{n:09}", Conditions(size=1)) for n in range(first, first + PAGE)]
+
+
+class _Bucket:
+    """Sources that have nothing but names."""
+
+    def __init__(self, reader: _Listed) -> None:
+        self.reader = reader
+
+    async def local_files(self, locations: Sequence[UrlLocation]) -> list[None]:
+        return [None] * len(locations)
+
+    async def reader_of(self, location: UrlLocation) -> tuple[_Listed, str]:
+        return self.reader, location.path
+
+
+def _requests(count: int) -> int:
+    """Return how many requests it takes to learn the states of so many objects side by side."""
+    from obstore.store import MemoryStore
+
+    reader = _Listed(MemoryStore(), [])
+    names = (f"x/{n:09}" for n in range(MOST_CHUNKS, 2 * MOST_CHUNKS))
+    objects = [ObjectVersion(UrlLocation("s3", "bucket", name)) for name in names]
+    sources: Any = _Bucket(reader)
+
+    async def states() -> list[Any]:
+        return await object_states(sources, objects, Pace(100))
+
+    if any(each != Conditions(size=1) for each in asyncio.run(states())):
+        raise RuntimeError("an object was not listed")
+    return len(reader.pages) * -(-count // MOST_CHUNKS)
+
+
+def _bytes(mebibytes: int) -> tuple[float, float]:
+    """Return the megabytes that we read in a second, and that curl reads, from the same server."""
+    with TemporaryDirectory() as name, running(0) as server:
+        directory = Path(name)
+        (directory / "served").mkdir()
+        body = np.random.default_rng(1).bytes(mebibytes * _CHUNK)
+        (directory / "served" / "raw.bin").write_bytes(body)
+        server.serve(directory / "served")
+        url = f"{server.url}/raw.bin"
+        entries = {
+            str(n): {
+                "path": url,
+                "offset": n * _CHUNK,
+                "length": _CHUNK,
+                "checksum": compute_checksum("crc32c", body[n * _CHUNK : (n + 1) * _CHUNK]),
+            }
+            for n in range(mebibytes)
+        }
+        options: dict[str, Any] = {"shape": len(body), "chunks": _CHUNK, "dtype": "u1"}
+        zm.create_array(directory / "data.zarr", "a", entries, compressors=None, **options)
+        curl = shutil.which("curl")
+        if curl is None:
+            raise RuntimeError("curl is not installed")
+        ours, curls = [], []
+        for _ in range(3):
+            began = time.monotonic()
+            subprocess.run([curl, "-sSo", "/dev/null", url], check=True)
+            curls.append(time.monotonic() - began)
+            seconds, _ = _verified(
+                directory / "data.zarr", mebibytes, read="all", allow=[f"{server.url}/"]
+            )
+            ours.append(seconds)
+    megabytes = len(body) / 1e6
+    return megabytes / min(ours), megabytes / min(curls)
