@@ -21,8 +21,11 @@ MODULES = ("zarr_manifest", "zarr_manifest.errors", "zarr_manifest.conversion")
 # What functions return and take, which lies beside them; the rest of these modules is internal.
 CLASSES = (
     "zarr_manifest.inspection.Contents",
+    "zarr_manifest.inspection.Finding",
     "zarr_manifest.inspection.NodeContents",
     "zarr_manifest.inspection.Problem",
+    "zarr_manifest.inspection.RecordedRun",
+    "zarr_manifest.inspection.Report",
     "zarr_manifest.locations.ReferencedLocation",
     "zarr_manifest.manifest.Reference",
     "zarr_manifest.sources.ObjectPart",

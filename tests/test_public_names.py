@@ -33,10 +33,12 @@ def test_nothing_internal_is_named() -> None:
 WIDER = {
     "base": "what relative paths are relative to; writers put it into a document, as text",
     "conditions": "what objects must still match; readers say whether that is checked",
+    "parallel": "files are also read by the executors of VirtualiZarr, which have names",
     "paths": "a column of numbers has its own kind of column of paths",
     "partition_shape": "write_hierarchy takes one for each array as well",
     "sources": "append takes a single one as well",
     "references": "JSON may be given itself, Parquet is a directory",
+    "read": "refresh reads all chunks or none, verify those that are named",
     "target": "where the result goes: a file, a directory or a hierarchy",
     "url": "where a file is, of which references name the URL; that of Zarr v2 may be another",
 }

@@ -7,12 +7,12 @@ Implements the Zarr v3 storage transformer ``chunk-manifest-json`` for zarr.
   say what reading may do.
 - Write: :func:`create_array` and :func:`write_manifest`, with entries or a :class:`Manifest`;
   :func:`clean` removes what they replaced.
-- Inspect: :func:`contents` and :func:`validate`.
+- Inspect: :func:`contents`, :func:`validate` and :func:`verify`.
 - Keep versions: :func:`snapshot`, :func:`identity` and :func:`diff`.
 
 All errors are :class:`ManifestError`; each class is in :mod:`zarr_manifest.errors`. Other
 formats and references are converted by :mod:`zarr_manifest.conversion`. The classes of
-results are in ``zarr_manifest.inspection`` (`contents` and `validate`),
+results are in ``zarr_manifest.inspection`` (`contents`, `validate` and `verify`),
 ``zarr_manifest.writing`` (`clean`), ``zarr_manifest.manifest`` (the references of a manifest)
 and ``zarr_manifest.locations`` (:meth:`ManifestStore.locations`); what readers of your own take
 and return, in ``zarr_manifest.sources``.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from zarr_manifest.errors import ManifestError
     from zarr_manifest.format import Limits
     from zarr_manifest.hierarchy import ManifestStore
-    from zarr_manifest.inspection import contents, identity, validate
+    from zarr_manifest.inspection import contents, identity, validate, verify
     from zarr_manifest.integrations import enable
     from zarr_manifest.manifest import Manifest
     from zarr_manifest.sources import anonymous, environment
@@ -74,6 +74,7 @@ __all__ = [
     "to_model",
     "trim",
     "validate",
+    "verify",
     "write_manifest",
 ]
 
@@ -103,6 +104,7 @@ _PACKAGES = {
     "to_model": "conversion",
     "trim": "conversion",
     "validate": "inspection",
+    "verify": "inspection",
     "write_manifest": "writing",
 }
 

@@ -132,6 +132,7 @@ def remove_target(arguments: list[str]) -> None:
         (["validate", "data.zarr"], 0, {"problems": []}),
         (["validate", "theirs.zarr"], 1, {}),
         (["locations", "data.zarr"], 0, {}),
+        (["verify", "data.zarr"], 3, {"levels": ["documents", "objects"], "read": None}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -607,3 +608,27 @@ def test_a_bucket(
     denied = run("create", f"{url}/f/2023.nc", "local.zarr", "--allow", f"{url}/", *endpoint)
     assert denied.status == 3
     assert "error: source_access_denied: " in denied.stderr
+
+
+@pytest.mark.slow
+def test_verify(inputs: Path) -> None:
+    allow = ("--allow", inputs.as_uri() + "/")
+    done = run("verify", "data.zarr", *allow)
+    assert done.status == 0
+    assert "not checked: the bytes of chunks: none was read" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == "data.zarr: nothing found (documents, objects)"
+    options = ("--read", "all", "--decode", "--state", "state.jsonl", "--parallel", "2")
+    document = run("verify", "data.zarr", *allow, *options, "--json").document
+    assert (document["levels"], document["findings"]) == (["documents", "objects", "bytes"], [])
+    assert document["chunks_read"] == document["chunks"] - document["empty"] > 0
+    added = run("verify", "data.zarr", *allow, "--add", "checksums,etags", "--json").document
+    assert added["added"]["refused"] == []
+    document = run("verify", "data.zarr", *allow, "--read", "all", "--json").document
+    assert document["not_compared"] == 1  # of a native array
+    done = run("verify", "data.zarr", "--add", "checksums")
+    assert (done.status, done.stderr) == (3, "nothing was added\n")
+    for source in inputs.glob("*.nc"):
+        source.unlink()
+    done = run("verify", "data.zarr", *allow)
+    assert done.status == 1
+    assert done.stdout.startswith("missing: /")

@@ -25,6 +25,7 @@ from zarr_manifest.command_line.scanning import scan
 from zarr_manifest.command_line.tasks import TaskGroup
 from zarr_manifest.command_line.upgrading import upgrade
 from zarr_manifest.command_line.validating import validate
+from zarr_manifest.command_line.verifying import verify
 from zarr_manifest.command_line.versions import diff, id_, snapshot
 from zarr_manifest.command_line.wording import visible
 
@@ -69,6 +70,7 @@ for command in (
     info,
     locations,
     validate,
+    verify,
     snapshot,
     id_,
     diff,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import click
@@ -13,6 +11,7 @@ import zarr_manifest
 from zarr_manifest.command_line.options import (
     access_options,
     allowed,
+    duration,
     limit_option,
     limits,
     require_no_file,
@@ -20,8 +19,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted, size
 from zarr_manifest.writing import CleaningReport
-
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 @click.command(
@@ -81,7 +78,7 @@ def clean(
     dry_run = dry_run or bool(used_by and not no_others)
     report = zarr_manifest.clean(
         hierarchy,
-        older_than=_duration(older_than),
+        older_than=duration(older_than, "--older-than"),
         dry_run=dry_run,
         used_by=used_by or None,
         no_others=no_others,
@@ -108,24 +105,3 @@ def _lines(hierarchy: str, report: CleaningReport, dry_run: bool) -> Iterator[st
     verb = "would remove" if dry_run else "removed"
     young = f"; {counted(report.young, 'younger object')} left alone" if report.young else ""
     yield f"{hierarchy}: {verb} {report}{young}"
-
-
-def _duration(text: str) -> timedelta:
-    """Return an age such as ``7d``.
-
-    Raises
-    ------
-    UsageError
-        It is none.
-
-    Examples
-    --------
-    >>> _duration("12h")
-    datetime.timedelta(seconds=43200)
-    """
-    found = re.fullmatch(r"([0-9]{1,6})([dhms])", text)
-    if found is None:
-        raise click.UsageError(
-            f"--older-than takes an age such as 7d, 12h, 30m or 0s, not {text!r}"
-        )
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})

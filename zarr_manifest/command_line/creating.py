@@ -223,7 +223,7 @@ def executor(how: str | None) -> Generator[Parallel]:
         case "dask" | "lithops":
             yield how
         case _ if "://" in how:
-            with _dask_client(how) as client:
+            with dask_client(how) as client:
                 yield client.get_executor()
         case _:
             raise click.UsageError(
@@ -241,7 +241,14 @@ def _leaving_no_work(workers: Executor) -> Generator[None]:
         raise
 
 
-def _dask_client(address: str) -> Any:
+def dask_client(address: str | None) -> Any:
+    """Return a client of a scheduler, or of a cluster of this machine.
+
+    Raises
+    ------
+    UsageError
+        dask is not installed.
+    """
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -18,6 +20,8 @@ from zarr_manifest.sources import (
     anonymous,
     environment,
 )
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 type _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -276,3 +280,22 @@ def allowed(options: Mapping[str, Any]) -> Mapping[str, Access]:
     }
     with stating_usage(ValueError):
         return access_by_prefix(allow)
+
+
+def duration(text: str, option: str) -> timedelta:
+    """Return an age such as ``7d``.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+
+    Examples
+    --------
+    >>> duration("12h", "--older-than")
+    datetime.timedelta(seconds=43200)
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([dhms])", text)
+    if found is None:
+        raise click.UsageError(f"{option} takes a time such as 7d, 12h, 30m or 0s, not {text!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

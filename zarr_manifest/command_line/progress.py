@@ -39,6 +39,10 @@ class Bars:
         """Show that references of an array were written."""
         self._show("references", f"/{path}", done, total)
 
+    def checked(self, what: str, done: int, total: int | None) -> None:
+        """Show how much of a hierarchy was checked, and what last."""
+        self._show(self.finding, what, done, total)
+
     def _show(self, counted: str, unit: str, done: int, total: int | None) -> None:
         task = next((t.id for t in self.progress.tasks if t.description == counted), None)
         if task is None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         RefusedSource,
         RenewalReport,
         accept,
+        complete,
         refresh,
         relocate,
     )
@@ -91,6 +92,7 @@ __all__ = [
     "UpgradeReport",
     "accept",
     "append",
+    "complete",
     "concat",
     "diff",
     "export_kerchunk_json",
@@ -161,6 +163,7 @@ _MODULES = {
         "RefusedSource",
         "RenewalReport",
         "accept",
+        "complete",
         "refresh",
         "relocate",
     ],

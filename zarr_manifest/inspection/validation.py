@@ -6,20 +6,17 @@ manifest documents, but no sources.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
-    LimitExceededError,
     ManifestError,
     Setting,
 )
@@ -35,28 +32,29 @@ from zarr_manifest.format import (
     dump_node,
     interpret_codecs,
     interpret_pending,
-    is_declaration,
     join,
     names_outside,
 )
 from zarr_manifest.hierarchy import (
-    CONCURRENCY,
     DeclaredArray,
     InspectedHierarchy,
     Node,
-    Partition,
-    fetch_document,
-    interpret_document_of,
     list_nodes,
     no_hierarchy,
     only_consolidated,
-    partitions_to_read,
     read_nodes,
+)
+from zarr_manifest.inspection.documents import (
+    DeclaredDocuments,
+    Problem,
+    checked_documents,
+    inline_text,
+    note_of,
+    problem_of,
 )
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
-    in_order,
 )
 from zarr_manifest.stores import can_list
 from zarr_manifest.zarr_internals import sync
@@ -88,51 +86,6 @@ _BEHIND = Advice(
     "its own 'zarr.json' is behind the copy in consolidated metadata, which counts", _UNFINISHED
 )
 _REMOVED = Advice("it has been removed, but its own 'zarr.json' is still there", _UNFINISHED)
-
-# Of one document: a stranger's may have millions, and nobody reads more.
-_MOST_PROBLEMS = 10_000
-
-type Phase = Literal["declaration", "manifest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with a hierarchy, or a note about what is valid.
-
-    Parameters
-    ----------
-    code : str
-        Stable identifier (specification, "Error codes"); of a note,
-        ``"lock_missing"``, ``"checksums_missing"``, ``"entries_missing"`` or
-        ``"metadata_behind"``; ``"differs_from_model"``.
-    phase : {"declaration", "manifest"}
-        Whether ``zarr.json`` or a manifest document is wrong.
-    array : str
-        Path of the array in the hierarchy, without a leading slash.
-    chunk : str or None
-        The wrong member of the manifest document, as written; None if the document, or
-        the array, is wrong as a whole.
-    message : str
-        What is wrong and what to do, for people.
-    is_note : bool
-        Whether it is valid, but worth a look.
-
-    Examples
-    --------
-    >>> problem = Problem("invalid_entry", "manifest", "t", "0.0", "'offset' is not an integer")
-    >>> print(f"{problem.code}: {problem.array}, chunk {problem.chunk}: {problem.message}")
-    invalid_entry: t, chunk 0.0: 'offset' is not an integer
-    """
-
-    code: str
-    phase: Phase
-    array: str
-    chunk: str | None
-    message: str
-    is_note: bool = False
-
-    def __str__(self) -> str:
-        return self.message
 
 
 def validate(
@@ -202,26 +155,70 @@ def validate(
     if model is not None and arrays is not None:
         raise ValueError("a model describes the whole hierarchy: omit 'arrays'")
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    validator = _Validator(hierarchy, model)
-    found = sync(validator.problems(None if arrays is None else list(arrays)))
+    wanted = None if arrays is None else list(arrays)
+    found = sync(_problems(Validator(hierarchy), wanted, model))
     return [problem for problem in found if strict or not problem.is_note]
 
 
-@dataclass(frozen=True, slots=True)
-class _Validator:
-    hierarchy: InspectedHierarchy
-    model: Mapping[str, Any] | None
+async def _problems(
+    validator: Validator, arrays: list[str] | None, model: Mapping[str, Any] | None
+) -> list[Problem]:
+    nodes = await validator.nodes(arrays)
+    problems = [each async for each in validator.declarations(nodes)]
+    for declared in validator.declared:
+        entries, is_valid = 0, True
+        async for checked in checked_documents(validator.hierarchy, declared):
+            entries += checked.entries
+            is_valid &= not checked.problems
+            problems += checked.problems
+        chunks = math.prod(declared.array.chunk_grid.counts)
+        if is_valid and entries < chunks:
+            text = (
+                f"{chunks - entries:,} of {counted(chunks, 'chunk')} have no entry, and read as "
+                "fill values; an entry {} says that this is meant"
+            )
+            problems.append(
+                note_of(declared.array.path, "manifest", "entries_missing", Advice(text))
+            )
+    if model is not None:
+        metadata = {node.path: node.metadata for node in nodes}
+        for path, what in differences(metadata, model):
+            text = Advice(f"differs_from_model: {path or '/'!r} {what}")
+            problems.append(Problem("differs_from_model", "declaration", path, None, text))
+    return sorted(problems, key=lambda problem: problem.array)
 
-    async def problems(self, arrays: list[str] | None) -> list[Problem]:
-        found = await (self._every_node() if arrays is None else self._named(arrays))
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """Checks the nodes of a hierarchy first, and then the documents that they declare.
+
+    Parameters
+    ----------
+    hierarchy : InspectedHierarchy
+        What is checked.
+    declared : list of DeclaredDocuments
+        The arrays that declare documents, once :meth:`declarations` has found them.
+    """
+
+    hierarchy: InspectedHierarchy
+    declared: list[DeclaredDocuments] = field(default_factory=list[DeclaredDocuments])
+
+    async def nodes(self, arrays: list[str] | None) -> list[Node]:
+        """Return the nodes to check: all, or those at some paths.
+
+        Raises
+        ------
+        SourceNotFoundError
+            There is no hierarchy, or no array at one of the paths.
+        """
+        return await (self._every_node() if arrays is None else self._named(arrays))
+
+    async def declarations(self, found: Iterable[Node]) -> AsyncIterator[Problem]:
+        """Yield what is wrong with nodes, apart from the documents that they declare."""
         nodes = {node.path: node for node in found}
-        problems = [p for path in sorted(nodes) async for p in self._node(nodes[path], nodes)]
-        if self.model is not None:
-            metadata = {path: node.metadata for path, node in nodes.items()}
-            for path, what in differences(metadata, self.model):
-                text = Advice(f"differs_from_model: {path or '/'!r} {what}")
-                problems.append(Problem("differs_from_model", "declaration", path, None, text))
-        return sorted(problems, key=lambda problem: problem.array)
+        for path in sorted(nodes):
+            async for problem in self._node(nodes[path], nodes):
+                yield problem
 
     # Finding the nodes ---------------------------------------------------------
 
@@ -265,14 +262,14 @@ class _Validator:
             text = Advice(f"{node.kind} {node.path!r}: ", _BEHIND)
             yield Problem("metadata_behind", "declaration", node.path, None, text, is_note=True)
         if node.problem is not None:
-            yield _problem(node.path, "declaration", node.problem)
+            yield problem_of(node.path, "declaration", node.problem)
         elif node.array is not None:
             async for problem in self._array(node):
                 yield problem
         else:
             pending, errors = collect(interpret_pending(node.metadata))
             for error in errors:
-                yield _problem(node.path, "declaration", error)
+                yield problem_of(node.path, "declaration", error)
             async for problem in self._consolidated(node, nodes, pending or {}):
                 yield problem
             if pending:
@@ -292,23 +289,23 @@ class _Validator:
                 continue  # reported, and what it declares is unknown
             elif not (own.is_own or own.is_behind) and pending.get(array.path) is not None:
                 error = only_consolidated(path, None, group.path)
-                yield _problem(path, "declaration", error)
+                yield problem_of(path, "declaration", error)
             elif ArrayMetadata("", own.metadata).agreed != array.agreed:
                 error = InvalidConfigurationError(
                     f"the consolidated metadata of {group.path or '/'!r} declares another manifest "
                     "than the array's own 'zarr.json'",
                     remedy="Consolidate the metadata again.",
                 )
-                yield _problem(path, "declaration", error)
+                yield problem_of(path, "declaration", error)
             else:
                 where = f"in the consolidated metadata of {group.path or '/'!r}, "
                 # What both say alike is reported of the array's own.
                 if array.declaration and array.metadata != own.metadata:
                     copy = Node(path, metadata=array.metadata)
                     for invalid in collect(self.hierarchy.declaration(copy))[1]:
-                        yield _problem(path, "declaration", invalid, where)
+                        yield problem_of(path, "declaration", invalid, where)
                 if array.is_unlocked and TRANSFORMER_NAME in own.metadata:
-                    yield _note(path, "declaration", "lock_missing", Advice(where, _UNLOCKED))
+                    yield note_of(path, "declaration", "lock_missing", Advice(where, _UNLOCKED))
 
     async def _removed(self, group: Node, pending: Pending) -> AsyncIterator[Problem]:
         """Yield a note for each node that a change removed, but not yet its own metadata."""
@@ -322,93 +319,18 @@ class _Validator:
     async def _array(self, node: Node) -> AsyncIterator[Problem]:
         array, errors = collect(self.hierarchy.declaration(node))
         for error in errors:
-            yield _problem(node.path, "declaration", error)
+            yield problem_of(node.path, "declaration", error)
         if array is None:
             return
         if ArrayMetadata("", node.metadata).is_unlocked:
-            yield _note(node.path, "declaration", "lock_missing", _UNLOCKED)
+            yield note_of(node.path, "declaration", "lock_missing", _UNLOCKED)
         _, errors = collect(interpret_codecs(array.metadata["codecs"]))
         for error in (*errors, *_foreign_names(array)):
-            yield _problem(node.path, "declaration", error)
+            yield problem_of(node.path, "declaration", error)
         if array.is_unprotected:
-            yield _note(node.path, "declaration", "checksums_missing", _UNPROTECTED)
-        inline = None if node.body is None else _inline_text(node.body)
-        try:
-            found = await partitions_to_read(array, self.hierarchy.store, self.hierarchy.limits)
-        except ManifestError as error:
-            yield _problem(node.path, "manifest", error)
-            return
-        calls = (functools.partial(self._document, array, p, inline) for p in found.partitions)
-        entries, is_valid = 0, True
-        async for count, problems in in_order(calls, CONCURRENCY):
-            entries += count
-            is_valid &= not problems
-            for problem in problems:
-                yield problem
-        chunks = math.prod(array.chunk_grid.counts)
-        if is_valid and entries < chunks:
-            text = (
-                f"{chunks - entries:,} of {counted(chunks, 'chunk')} have no entry, and read as "
-                "fill values; an entry {} says that this is meant"
-            )
-            yield _note(node.path, "manifest", "entries_missing", Advice(text))
-
-    async def _document(
-        self, array: DeclaredArray, partition: Partition, inline: bytes | None
-    ) -> tuple[int, list[Problem]]:
-        """Return the number of valid entries of a document, and what is wrong with it."""
-        location = array.document(partition)
-        where = None if isinstance(location, bytes) else str(location)
-        try:
-            stored = await fetch_document(
-                array, partition, self.hierarchy.sources, self.hierarchy.limits
-            )
-        except ManifestError as error:
-            return 0, [_problem(array.path, "manifest", error.in_context(location=where))]
-        if stored is None:
-            return 0, []
-        body = stored.body
-        limits = self.hierarchy.limits
-        if where is None and inline is not None and len(body) <= limits.manifest_bytes:
-            # White space does not count.
-            limits = msgspec.structs.replace(
-                limits, manifest_bytes=max(limits.manifest_bytes, len(inline))
-            )
-            body = inline
-        entries, problems = check_document(array, partition, body, limits)
-        if stored.mismatch is not None:
-            mismatch = stored.mismatch.in_context(location=where)
-            problems.insert(0, _problem(array.path, "manifest", mismatch))
-        return entries, problems
-
-
-def check_document(
-    array: DeclaredArray, partition: Partition, body: bytes | memoryview, limits: Limits
-) -> tuple[int, list[Problem]]:
-    """Return the number of valid entries of a stored document, and what is wrong with it.
-
-    Its checksum is not looked at.
-    """
-    location = array.document(partition)
-    where = None if isinstance(location, bytes) else str(location)
-    found = interpret_document_of(array, partition, body, limits, validating=True)
-    errors: list[ManifestError] = []
-    entries = 0
-    try:
-        while len(errors) < _MOST_PROBLEMS:
-            errors.append(next(found))
-        next(found)
-        errors.append(
-            LimitExceededError(
-                f"the manifest has more than {_MOST_PROBLEMS:,} problems, of which these are "
-                "the first"
-            )
-        )
-    except StopIteration as end:
-        entries = 0 if end.value is None else len(end.value.manifest)
-    return entries, [
-        _problem(array.path, "manifest", error.in_context(location=where)) for error in errors
-    ]
+            yield note_of(node.path, "declaration", "checksums_missing", _UNPROTECTED)
+        inline = None if node.body is None else inline_text(node.body)
+        self.declared.append(DeclaredDocuments(array, inline))
 
 
 def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:
@@ -423,38 +345,3 @@ def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:
             f"shape is {list(array.partitions.counts)}",
             remedy="Remove what does not exist from the list.",
         )
-
-
-def _problem(path: str, phase: Phase, error: ManifestError, where: str = "") -> Problem:
-    message = Advice(f"{error.code}: {where}", error.in_context(array=path).message)
-    return Problem(error.code, phase, path, error.chunk, message)
-
-
-def _note(path: str, phase: Phase, code: str, text: Advice) -> Problem:
-    """Return a note: about an array that is valid."""
-    return Problem(code, phase, path, None, Advice(f"array {path!r}: ", text), is_note=True)
-
-
-class _RawConfiguration(msgspec.Struct):
-    manifest: msgspec.Raw
-
-
-class _RawTransformer(msgspec.Struct):
-    configuration: _RawConfiguration
-
-
-class _RawNode(msgspec.Struct):
-    storage_transformers: list[msgspec.Raw]
-
-
-def _inline_text(document: bytes) -> bytes | None:
-    """Return an inline manifest as written, so that duplicate members can be found."""
-    try:
-        for raw in msgspec.json.decode(document, type=_RawNode).storage_transformers:
-            if is_declaration(msgspec.json.decode(raw)):
-                found = msgspec.json.decode(raw, type=_RawTransformer)
-                return bytes(found.configuration.manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # zarr reads it but msgspec does not: the checks get the result of zarr's parser.
-        return None
-    return None

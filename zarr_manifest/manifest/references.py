@@ -413,6 +413,13 @@ class References:
                 extras.pop(row, None)
         return self.replaced(extras=extras)
 
+    def with_checksums(self, checksums: Mapping[int, str]) -> References:
+        """Return the references with other checksums, given by row."""
+        extras = dict(self._extras)
+        for row, checksum in checksums.items():
+            extras[row] = replace(extras.get(row, NO_EXTRAS), checksum=checksum)
+        return self.replaced(extras=extras)
+
     # Split ---------------------------------------------------------------------
 
     def blocks(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], References]]:

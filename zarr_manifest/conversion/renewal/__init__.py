@@ -1,16 +1,17 @@
 """Renewal: what a hierarchy says of sources or documents that have changed, brought up to date."""
 
 from zarr_manifest.conversion.renewal.accepting import AcceptanceReport, accept
-from zarr_manifest.conversion.renewal.objects import ObjectVersion, recorded_objects, states_of
+from zarr_manifest.conversion.renewal.completing import complete
+from zarr_manifest.conversion.renewal.objects import recorded_objects, states_of
 from zarr_manifest.conversion.renewal.relocating import relocate
 from zarr_manifest.conversion.renewal.renewing import RefusedSource, RenewalReport, refresh
 
 __all__ = [
     "AcceptanceReport",
-    "ObjectVersion",
     "RefusedSource",
     "RenewalReport",
     "accept",
+    "complete",
     "recorded_objects",
     "refresh",
     "relocate",

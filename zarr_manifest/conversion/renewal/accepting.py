@@ -215,7 +215,7 @@ async def _document(
     problems: list[Problem] = []
     if partition is None or array.has_partition(partition):
         check = functools.partial(check_document, array, partition, stored.body, hierarchy.limits)
-        _, problems = await asyncio.to_thread(check)
+        problems = (await asyncio.to_thread(check)).problems
     checksum = document_checksum(stored.body)
     before, after = array.document(partition), array.document(partition, checksum)
     if before != after and not problems:

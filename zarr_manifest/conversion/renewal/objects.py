@@ -7,19 +7,13 @@ their checksums, or can be decoded.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import zarr
-from msgspec import Struct
 from msgspec.structs import replace
-from zarr.buffer import default_buffer_prototype
-from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
@@ -29,31 +23,28 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import (
     NO_CONDITIONS,
-    ArrayMetadata,
     Conditions,
-    dump_node,
     format_canonical,
     grid_index,
     verify_checksum,
 )
 from zarr_manifest.hierarchy import DeclaredArray
+from zarr_manifest.inspection import ChunkDecoding
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import TO_THE_END, References, Row
-from zarr_manifest.sources import WHOLE, SourceRange, Sources, in_order, source_range
+from zarr_manifest.sources import (
+    WHOLE,
+    ObjectVersion,
+    Pace,
+    SourceRange,
+    Sources,
+    object_states,
+    source_range,
+)
 from zarr_manifest.zarr_internals import sync
-
-# Not all of its functions have known types.
-_untyped_zarr: Any = zarr
 
 # Number of objects that are asked about, or chunks that are read, at a time.
 _CONCURRENT_CALLS = 16
-
-
-class ObjectVersion(Struct, frozen=True):
-    """An object, or one version of it."""
-
-    location: Location
-    version: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +66,16 @@ class RecordedObject:
         """Add what other entries record of the same object."""
         self.stop = max(self.stop, other.stop)
         self.conditions |= other.conditions
+
+    def violation(self, now: Conditions) -> ManifestError | None:
+        """Return why a reader would refuse the present object, or None."""
+        if now.size is not None and self.stop > now.size:
+            return RangeOutOfBoundsError(
+                f"the object has {now.size:,} bytes, and chunks up to byte {self.stop:,}"
+            )
+        found = (_violation(stated, now) for stated in self.conditions)
+        violation = next((each for each in found if each is not None), None)
+        return None if violation is None else _another(violation, to_read=False)
 
     def difference(self, now: Conditions, *, is_moved: bool, is_read: bool) -> ManifestError | None:
         """Return why the present object is not known to be the same, or None.
@@ -162,23 +163,12 @@ def states_of(
     objects: Iterable[ObjectVersion], sources: Sources
 ) -> dict[ObjectVersion, Conditions | ManifestError]:
     """Return the present state of each object, or why it is unknown."""
-
-    async def state(found: ObjectVersion) -> Conditions | ManifestError:
-        try:
-            return await sources.state(found.location, found.version)
-        except ManifestError as error:
-            return error
-
-    async def states() -> dict[ObjectVersion, Conditions | ManifestError]:
-        wanted = list(objects)
-        calls = (functools.partial(state, found) for found in wanted)
-        answers = [answer async for answer in in_order(calls, _CONCURRENT_CALLS)]
-        return dict(zip(wanted, answers, strict=True))
-
-    return sync(states())
+    wanted = list(objects)
+    found = sync(object_states(sources, wanted, Pace(_CONCURRENT_CALLS)))
+    return dict(zip(wanted, found, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChunkReader:
     """Reads the chunks of an array: those with a checksum must have it, others be decodable.
 
@@ -192,6 +182,10 @@ class ChunkReader:
 
     array: DeclaredArray
     sources: Sources
+
+    @functools.cached_property
+    def _decoding(self) -> ChunkDecoding:
+        return ChunkDecoding(self.array.metadata)
 
     def wrong(
         self,
@@ -234,28 +228,6 @@ class ChunkReader:
         if entry.checksum is not None:
             verify_checksum(entry.checksum, body)
         else:
-            _decode(self.array, index, body)
-
-
-@unstable_types_accepted
-def _decode(array: DeclaredArray, index: tuple[int, ...], body: memoryview) -> None:
-    """Decode a chunk with the codecs of its array.
-
-    Raises
-    ------
-    SourceChangedError
-        That is impossible.
-    """
-    buffer: Callable[[bytes], Any] = default_buffer_prototype().buffer.from_bytes
-    metadata = ArrayMetadata("", array.metadata).undeclared
-    stored = {
-        "zarr.json": buffer(dump_node(metadata)),
-        array.encoding.encode(index): buffer(bytes(body)),
-    }
-    opened: Any = _untyped_zarr.open_array(MemoryStore(stored), mode="r", zarr_format=3)
-    try:
-        opened[array.chunk_grid.region(index)]
-    except Exception as error:  # of any codec
-        raise SourceChangedError(
-            f"a chunk cannot be decoded: {type(error).__name__}: {error}"
-        ) from error
+            failure = self._decoding.failure(index, body)
+            if failure is not None:
+                raise SourceChangedError(failure)

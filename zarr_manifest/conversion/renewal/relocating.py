@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.renewal.objects import ObjectVersion
 from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport
 from zarr_manifest.errors import Advice, InvalidPathError, Setting
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import DeclaredArray
 from zarr_manifest.locations import AllowList, Location, UrlLocation, redact
-from zarr_manifest.sources import Allow, access_by_prefix, anonymous
+from zarr_manifest.sources import Allow, ObjectVersion, access_by_prefix, anonymous
 from zarr_manifest.stores import object_url, store_urls
 
 if TYPE_CHECKING:

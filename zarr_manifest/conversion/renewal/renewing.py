@@ -12,7 +12,6 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.objects import (
     ChunkReader,
-    ObjectVersion,
     RecordedObject,
     recorded_objects,
     states_of,
@@ -34,7 +33,7 @@ from zarr_manifest.hierarchy import (
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import Allow
+from zarr_manifest.sources import Allow, ObjectVersion
 from zarr_manifest.stores import object_url, open_hierarchy
 from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
 from zarr_manifest.zarr_internals import sync
@@ -177,6 +176,11 @@ class Renewal:
     arrays: list[DeclaredArray]
     report: RenewalReport = field(default_factory=RenewalReport)
 
+    # Adds to the references of an array, with their present places and conditions.
+    add: Callable[[DeclaredArray, LoadedManifest], References] | None = None
+    # Whether it has something to add to those of a document.
+    adds: Callable[[LoadedManifest], bool] | None = None
+
     # Where objects are now, and the state of those that are the same.
     _now: dict[ObjectVersion, ObjectVersion] = field(
         default_factory=dict[ObjectVersion, ObjectVersion]
@@ -259,6 +263,26 @@ class Renewal:
         if read:
             self._read()
 
+    def check_inexact(self) -> None:
+        """Find the objects of which entries record no tag, and refuse those that have changed."""
+        recorded: dict[ObjectVersion, RecordedObject] = {}
+        for array in self.arrays:
+            for loaded in self.loaded(array):
+                for _, found, stated in recorded_objects(loaded.manifest, loaded.locations):
+                    if not all(each.are_exact for each in stated.conditions):
+                        recorded.setdefault(found, RecordedObject()).add(stated)
+        self.hierarchy.sources.check(dict.fromkeys(each.location for each in recorded))
+        self._now = {found: found for found in recorded}
+        states = states_of(recorded, self.hierarchy.sources)
+        for found, stated in recorded.items():
+            state = states[found]
+            error = state if isinstance(state, ManifestError) else stated.violation(state)
+            if error is not None:
+                self._refuse(found, error)
+            elif not isinstance(state, ManifestError):
+                self._same[found] = state.recordable()
+        self.report.objects = len(recorded)
+
     def _find_same(self, recorded: dict[ObjectVersion, RecordedObject], *, is_read: bool) -> None:
         states = states_of(dict.fromkeys(self._now.values()), self.hierarchy.sources)
         for found, stated in recorded.items():
@@ -322,6 +346,8 @@ class Renewal:
 
     def _changes(self, array: DeclaredArray) -> bool:
         """Whether the manifest of an array does not say yet what is the case."""
+        if self.adds is not None and any(map(self.adds, self.loaded(array))):
+            return True
         return any(
             self._now[found] != found or stated.conditions != {self._same[found]}
             for loaded in self.loaded(array)
@@ -339,6 +365,8 @@ class Renewal:
             places = list(loaded.locations)
             for number, each in found:
                 places[number] = self._now[each].location
+            if self.add is not None:
+                table = self.add(array, LoadedManifest(table, tuple(places)))
             if base != array.base or places != list(loaded.locations):
                 table = table.with_paths(
                     [_path(p, base, at, array) for p, at in zip(table.paths, places, strict=True)]

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from zarr_manifest.conversion.files import hierarchy_nodes
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest
-from zarr_manifest.conversion.renewal import ObjectVersion, recorded_objects, states_of
+from zarr_manifest.conversion.renewal import recorded_objects, states_of
 from zarr_manifest.conversion.snapshots.comparing import compare_references
 from zarr_manifest.conversion.snapshots.copies import Copied, Copies
 from zarr_manifest.errors import (
@@ -49,7 +49,7 @@ from zarr_manifest.manifest import (
     Row,
     references_of,
 )
-from zarr_manifest.sources import WHOLE, in_order, source_range
+from zarr_manifest.sources import WHOLE, ObjectVersion, in_order, source_range
 from zarr_manifest.writing import SMALL_CHUNK
 from zarr_manifest.zarr_internals import sync
 

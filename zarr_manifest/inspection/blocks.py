@@ -1,0 +1,260 @@
+"""The chunks of an array in blocks, each of which is checked by itself. Pure.
+
+A block holds what is needed to check its chunks, and no more than a bounded number of them: it
+can be sent to another process. Planned in the same way, it has the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from zarr_manifest.format import (
+    NO_CONDITIONS,
+    ChunkGrid,
+    Limits,
+    format_canonical,
+    grid_index,
+    grid_indices,
+)
+from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, locate_in
+from zarr_manifest.inspection.sampling import Sample
+from zarr_manifest.locations import StoreLocation
+from zarr_manifest.manifest import TO_THE_END
+from zarr_manifest.sources import ManyRanges, SourceObject
+
+# Chunks of a block: as many as 32 listings name.
+MOST_CHUNKS = 32_000
+
+# What a chunk counts as besides its bytes.
+_EACH = 1024
+
+# Bytes to read of one block: what is read again if it is killed.
+_MOST_BYTES = MOST_CHUNKS * _EACH
+
+
+class Asked(Struct, frozen=True):
+    """How chunks are checked.
+
+    Parameters
+    ----------
+    sample : Sample or None
+        Which are read; None for none.
+    decode : bool
+        Whether those are decoded.
+    """
+
+    sample: Sample | None = None
+    decode: bool = False
+
+    @property
+    def key(self) -> str:
+        """A text that differs if anything is checked otherwise."""
+        if self.sample is None:
+            return "objects"
+        salt = f"#{self.sample.salt}" if self.sample.kind in ("percentage", "amount") else ""
+        return f"bytes {self.sample.text}{salt}{' decoded' if self.decode else ''}"
+
+    def chosen(self, array: str, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which chunks of an array are read, by C-order number."""
+        if self.sample is None:
+            return np.zeros(len(numbers), np.bool_)
+        return self.sample.chosen(array, numbers)
+
+
+class ChunkBlock(Struct, frozen=True):
+    """Some chunks of an array. They are identified by their positions here.
+
+    Parameters
+    ----------
+    array : str
+        Path of the array.
+    key : str
+        Of the block: the array, the digest of the document, the chunks, and how they are checked.
+    grid_shape : tuple of int
+        Number of chunks of the array along each dimension.
+    numbers : ndarray of int64
+        C-order number of each chunk.
+    ranged : ndarray of int64
+        The chunks that are ranges of objects.
+    ranges : ManyRanges
+        The ranges; one that stops at -1 runs to the end of its object.
+    inline : dict of int to bytes
+        The chunks whose bytes the manifest holds.
+    checksums : dict of int to str
+        What the bytes of chunks must match.
+    wanted : ndarray of bool
+        Which chunks are to be read.
+    empty : int
+        Number of chunks that are declared empty.
+    most : int
+        Longer chunks are refused, as by readers.
+    is_native : bool
+        Whether objects that are missing are chunks of fill values.
+    metadata : dict or None
+        Of the array, if chunks are to be decoded.
+    """
+
+    array: str
+    key: str
+    grid_shape: tuple[int, ...]
+    numbers: npt.NDArray[np.int64]
+    ranged: npt.NDArray[np.int64]
+    ranges: ManyRanges
+    inline: dict[int, bytes]
+    checksums: dict[int, str]
+    wanted: npt.NDArray[np.bool_]
+    empty: int
+    most: int
+    is_native: bool
+    metadata: Mapping[str, Any] | None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def index(self, position: int) -> tuple[int, ...]:
+        """Return the grid index of a chunk."""
+        return grid_index(self.grid_shape, int(self.numbers[position]))
+
+    def name(self, position: int) -> str:
+        """Return the canonical key of a chunk."""
+        return format_canonical(self.index(position))
+
+
+def manifest_blocks(
+    array: DeclaredArray, loaded: LoadedManifest, checksum: str, asked: Asked, limits: Limits
+) -> Iterator[ChunkBlock]:
+    """Yield the chunks of a manifest document in blocks.
+
+    Parameters
+    ----------
+    array : DeclaredArray
+        The array.
+    loaded : LoadedManifest
+        A valid document.
+    checksum : str
+        Of the document.
+    asked : Asked
+        How they are checked.
+    limits : Limits
+        Of the reader.
+    """
+    table = loaded.manifest
+    columns = table.columns()
+    wanted = asked.chosen(array.path, columns.numbers)
+    for first, last in _cuts(np.where(wanted, np.maximum(columns.lengths, 0), 0)):
+        numbers = columns.numbers[first:last]
+        indices = grid_indices(table.grid_shape, numbers)
+        most = max(map(array.decoded_size, _extremes(array.chunk_grid, indices)), default=0)
+        most = 4 * most + limits.chunk_bytes
+        located = locate_in(loaded, indices, longest=2**63 - 1)
+        # Those without a length.
+        alone = [(position, table.row(first + position)) for position in sorted(located.alone)]
+        known = {source: number for number, source in enumerate(located.ranges.objects)}
+        sources = [SourceObject(loaded.locations[r.path_number], r.conditions) for _, r in alone]
+        numbers_alone = [known.setdefault(source, len(known)) for source in sources]
+        ranges = ManyRanges(
+            list(known),
+            np.append(located.ranges.object_numbers, np.array(numbers_alone, np.int64)),
+            np.append(located.ranges.starts, np.array([r.offset for _, r in alone], np.int64)),
+            np.append(located.ranges.stops, np.full(len(alone), TO_THE_END, np.int64)),
+        )
+        checksums = located.checksums | {
+            position: row.checksum for position, row in alone if row.checksum is not None
+        }
+        yield ChunkBlock(
+            array.path,
+            _key(array.path, checksum, numbers, asked),
+            table.grid_shape,
+            numbers,
+            np.append(located.ranged, np.array([p for p, _ in alone], np.int64)),
+            ranges,
+            {position: bytes(body) for position, body in located.inline.items()},
+            checksums,
+            wanted[first:last],
+            len(located.empty),
+            most,
+            False,
+            array.metadata if asked.decode else None,
+        )
+
+
+def native_blocks(
+    path: str,
+    metadata: Mapping[str, Any],
+    grid: ChunkGrid,
+    numbers: npt.NDArray[np.int64],
+    keys: Sequence[str],
+    *,
+    checksum: str,
+    decoded_size: int,
+    asked: Asked,
+    limits: Limits,
+) -> Iterator[ChunkBlock]:
+    """Yield chunks of a native array in blocks.
+
+    Parameters
+    ----------
+    path : str
+        Path of the array.
+    metadata : mapping
+        Its metadata.
+    grid : ChunkGrid
+        Its chunks.
+    numbers : ndarray of int64
+        C-order numbers of chunks, sorted.
+    keys : sequence of str
+        Where they are in the hierarchy's own store.
+    checksum : str
+        Of the metadata.
+    decoded_size : int
+        Of one chunk, in bytes.
+    asked, limits
+        As for :func:`manifest_blocks`.
+    """
+    wanted = asked.chosen(path, numbers)
+    for first, last in _cuts(np.where(wanted, decoded_size, 0)):
+        count = last - first
+        objects = [SourceObject(StoreLocation(key), NO_CONDITIONS) for key in keys[first:last]]
+        ranges = ManyRanges(
+            objects, np.arange(count), np.zeros(count, np.int64), np.full(count, TO_THE_END)
+        )
+        yield ChunkBlock(
+            path,
+            _key(path, checksum, numbers[first:last], asked),
+            tuple(grid.counts),
+            numbers[first:last],
+            np.arange(count),
+            ranges,
+            {},
+            {},
+            wanted[first:last],
+            0,
+            4 * decoded_size + limits.chunk_bytes,
+            True,
+            metadata if asked.decode else None,
+        )
+
+
+def _cuts(nbytes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield where blocks of chunks begin and end, given how many bytes of each are read."""
+    owners = (np.cumsum(nbytes + _EACH) - 1) // _MOST_BYTES
+    edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(nbytes)]
+    for first, last in pairwise(edges):
+        if first < last:
+            yield first, last
+
+
+def _extremes(grid: ChunkGrid, indices: npt.NDArray[np.int64]) -> list[tuple[int, ...]]:
+    """Return the chunks of which the largest is one: any, if all are alike."""
+    some = indices[:1] if grid.regular is not None else indices
+    return [tuple(index) for index in some.tolist()]
+
+
+def _key(path: str, checksum: str, numbers: npt.NDArray[np.int64], asked: Asked) -> str:
+    return f"{path} {checksum} {numbers[0]}-{numbers[-1]} {asked.key}"

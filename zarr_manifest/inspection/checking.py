@@ -1,0 +1,406 @@
+"""Checks one block of chunks: the objects that they lie in, and then their bytes.
+
+What a reader would refuse is a fault; unlike a reader, it goes on after the first. Workers of any
+engine take a checker with them, and open the hierarchy once in each process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import pickle
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, structs
+
+from zarr_manifest.errors import (
+    ManifestError,
+    RangeOutOfBoundsError,
+    ShortReadError,
+    SourceChangedError,
+    SourceNotFoundError,
+)
+from zarr_manifest.format import Conditions, Limits, limit_exceeded, verify_checksum
+from zarr_manifest.hierarchy import InspectedHierarchy
+from zarr_manifest.inspection.blocks import ChunkBlock
+from zarr_manifest.inspection.damage import (
+    DAMAGED,
+    MOST_NAMES,
+    BlockResult,
+    Fault,
+    Finding,
+)
+from zarr_manifest.inspection.decoding import ChunkDecoding
+from zarr_manifest.locations import AllowList, Location, StoreLocation
+from zarr_manifest.manifest import TO_THE_END
+from zarr_manifest.showing import counted
+from zarr_manifest.sources import (
+    Access,
+    ManyRanges,
+    ObjectVersion,
+    Pace,
+    RangeError,
+    SourceObject,
+    SourceRange,
+    Sources,
+    in_decoding_thread,
+    object_states,
+    out_of_bounds,
+    read_ranges,
+)
+from zarr_manifest.zarr_internals import sync
+
+# Requests for states that run at a time.
+_AT_ONCE = 100
+
+# Objects whose state is remembered; beyond this many, forget them all, and ask again.
+_MOST_OBJECTS = 2**16
+
+_FIRST_BYTE = SourceRange(0, 1, False)
+
+# About a range of an object, rather than the whole of it.
+_OF_A_RANGE = (RangeOutOfBoundsError, ShortReadError)
+
+
+class CheckSettings(Struct, frozen=True):
+    """How a worker opens the hierarchy, and asks for states.
+
+    Parameters
+    ----------
+    location : object
+        The hierarchy, as for :func:`verify`.
+    allow : mapping of str to Access
+        What may be read.
+    base : str or None
+        What relative paths resolve against.
+    limits : Limits
+        Of the reader.
+    per_second : float
+        Number of requests for states that begin in a second.
+    """
+
+    location: Any
+    allow: Mapping[str, Access]
+    base: str | None
+    limits: Limits
+    per_second: float
+
+
+class BlockChecker:
+    """Checks blocks of one hierarchy, in several threads at the same time.
+
+    Parameters
+    ----------
+    settings : CheckSettings
+        What another process opens it with.
+    hierarchy : InspectedHierarchy
+        The hierarchy.
+    """
+
+    def __init__(self, settings: CheckSettings, hierarchy: InspectedHierarchy) -> None:
+        self._settings = settings
+        self._sources = hierarchy.sources
+        self._allow = AllowList(hierarchy.allow)
+        self._pace = Pace(_AT_ONCE, settings.per_second)
+        self._known: dict[ObjectVersion, tuple[asyncio.Future[_States], int]] = {}
+        self._decodings: dict[str, ChunkDecoding | Fault] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self._pickled,)
+
+    @functools.cached_property
+    def _pickled(self) -> bytes:
+        return pickle.dumps(self._settings)
+
+    def check(self, block: ChunkBlock) -> BlockResult:
+        """Check the chunks of a block."""
+        return sync(self._check(block))
+
+    async def _check(self, block: ChunkBlock) -> BlockResult:
+        check = _Check(block)
+        states = await self._states(block.ranges.objects, check.result)
+        local = self._sources.is_on_disk
+        for rows in _by_object(block.ranges.object_numbers):
+            number = int(block.ranges.object_numbers[rows[0]])
+            source, state = block.ranges.objects[number], states[number]
+            if source.conditions.etag is not None and local(source.location):
+                # Files have no tags; reading makes one of their status.
+                state = await self._state_of_file(source, state)
+            check.compare(rows, source, state)
+        if block.wanted.any():
+            decoding = await asyncio.to_thread(self._decoding, block)
+            if isinstance(decoding, Fault):
+                for position in np.flatnonzero(block.wanted).tolist():
+                    check.faults.setdefault(position, decoding)
+            reader = _ChunkReader(check, decoding if isinstance(decoding, ChunkDecoding) else None)
+            await in_decoding_thread(reader.read_inline)
+            await reader.read_ranges(self._sources)
+        return check.finished(self._source_of)
+
+    async def _states(self, objects: Sequence[SourceObject], result: BlockResult) -> _States:
+        """Return the state of each object; each is asked for once, whichever blocks need it."""
+        versions = [ObjectVersion(each.location, each.conditions.version) for each in objects]
+        if len(self._known) > _MOST_OBJECTS:
+            self._known.clear()
+        new = [each for each in dict.fromkeys(versions) if each not in self._known]
+        if new:
+            asking = asyncio.ensure_future(object_states(self._sources, new, self._pace))
+            self._known |= {each: (asking, number) for number, each in enumerate(new)}
+            result.objects = len(new)
+        known = [self._known[each] for each in versions]
+        return [(await asking)[number] for asking, number in known]
+
+    async def _state_of_file(
+        self, source: SourceObject, state: Conditions | ManifestError
+    ) -> Conditions | ManifestError:
+        if isinstance(state, ManifestError):
+            return state
+        try:
+            await self._sources.fetch(source.location, _FIRST_BYTE, source.conditions)
+        except RangeOutOfBoundsError:
+            pass  # it is empty
+        except ManifestError as error:
+            return error
+        return structs.replace(state, etag=source.conditions.etag)
+
+    def _decoding(self, block: ChunkBlock) -> ChunkDecoding | Fault | None:
+        if block.metadata is None:
+            return None
+        if block.array not in self._decodings:
+            try:
+                self._decodings[block.array] = ChunkDecoding(block.metadata)
+            except Exception as error:  # of any codec
+                problem = f"zarr cannot open the array: {type(error).__name__}: {error}"
+                self._decodings[block.array] = Fault("unsupported", problem)
+        return self._decodings[block.array]
+
+    def _source_of(self, location: Location) -> str:
+        if isinstance(location, StoreLocation):
+            return "hierarchy"
+        return self._allow.match(location) or location.origin
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(pickled: bytes) -> BlockChecker:
+    settings: CheckSettings = pickle.loads(pickled)
+    hierarchy = InspectedHierarchy.open(
+        settings.location, allow=settings.allow, base=settings.base, limits=settings.limits
+    )
+    return BlockChecker(settings, hierarchy)
+
+
+type _States = list[Conditions | ManifestError]
+
+
+# A native chunk of fill values, by the rules of Zarr.
+_ABSENT = Fault("", "")
+
+
+def _by_object(object_numbers: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Return the rows of each object."""
+    order = np.argsort(object_numbers, kind="stable")
+    edges = np.flatnonzero(np.diff(object_numbers[order])) + 1
+    return np.split(order, edges) if len(order) else []
+
+
+class _Check:
+    """What is found in a block, chunk by chunk."""
+
+    def __init__(self, block: ChunkBlock) -> None:
+        self.block = block
+        self.result = BlockResult(block.key, block.array, len(block), block.empty)
+        self.faults: dict[int, Fault] = {}
+        self.stops = block.ranges.stops.copy()
+
+    def compare(
+        self,
+        rows: npt.NDArray[np.int64],
+        source: SourceObject,
+        state: Conditions | ManifestError,
+    ) -> None:
+        """Compare an object's state with what entries record, and with where its chunks end."""
+        block = self.block
+        if isinstance(state, ManifestError):
+            self.fail(rows, state)
+            return
+        if state.size is not None:
+            to_the_end = rows[self.stops[rows] == TO_THE_END]
+            self.stops[to_the_end] = state.size
+            starts, stops = block.ranges.starts[rows], self.stops[rows]
+            empty = (block.ranges.stops[rows] == TO_THE_END) & (starts >= stops) & (starts > 0)
+            for row in rows[empty | (stops > state.size)].tolist():
+                span = SourceRange(int(block.ranges.starts[row]), int(self.stops[row]), True)
+                error = out_of_bounds(span, state.size).in_context(location=str(source.location))
+                self.fail([row], error)
+        try:
+            source.conditions.require(
+                etag=state.etag,
+                last_modified=state.last_modified,
+                version=state.version,
+                size=state.size,
+            )
+        except SourceChangedError as error:
+            self.fail(rows, error.in_context(location=str(source.location)))
+
+    def fail(self, rows: Sequence[int] | npt.NDArray[np.int64], error: ManifestError) -> None:
+        """Record an error of ranges, unless something else is wrong with their chunks."""
+        if self.block.is_native and isinstance(error, SourceNotFoundError):
+            fault = _ABSENT
+        else:
+            fault = Fault.of(error)
+        for position in self.block.ranged[rows].tolist():
+            self.faults.setdefault(position, fault)
+
+    def wanted_rows(self) -> npt.NDArray[np.int64]:
+        """Return the ranges that are to be read, of chunks in which nothing is wrong so far."""
+        block = self.block
+        sizes = self.stops - block.ranges.starts
+        for row in np.flatnonzero(block.wanted[block.ranged] & (sizes > block.most)).tolist():
+            problem = f"for this chunk, {counted(int(sizes[row]), 'byte')} would be read"
+            self.fail([row], limit_exceeded(problem, block.most, "chunk_bytes"))
+        is_wanted = block.wanted[block.ranged].copy()
+        is_wanted[np.isin(block.ranged, list(self.faults))] = False
+        return np.flatnonzero(is_wanted)
+
+    def finished(self, source_of: Callable[[Location], str]) -> BlockResult:
+        """Return what was found."""
+        block, result = self.block, self.result
+        objects = block.ranges.objects
+        names = ["native" if block.is_native else source_of(each.location) for each in objects]
+        labels = list(dict.fromkeys(("inline", *names)))
+        # The source of each chunk; none of those without bytes.
+        sources = np.full(len(block), -1, np.int64)
+        sources[list(block.inline)] = 0
+        by_object = np.array([labels.index(name) for name in names], np.int64)
+        sources[block.ranged] = by_object[block.ranges.object_numbers]
+        is_absent = [position for position, fault in self.faults.items() if fault is _ABSENT]
+        sources[is_absent] = -1
+        result.empty += len(is_absent)
+        result.sampled = int(np.count_nonzero(block.wanted & (sources >= 0)))
+        found: dict[tuple[str, Fault], list[int]] = {}
+        for position, fault in sorted(self.faults.items(), key=lambda item: item[0]):
+            if fault is not _ABSENT:
+                found.setdefault((labels[int(sources[position])], fault), []).append(position)
+                result.damaged += bool(block.wanted[position]) and fault.state in DAMAGED
+        sources[list(self.faults)] = -1
+        for number, count in enumerate(np.bincount(sources[sources >= 0]).tolist()):
+            if count:
+                result.counts[labels[number]] = {"ok": count}
+        for (source, fault), positions in found.items():
+            states = result.counts.setdefault(source, {})
+            states[fault.state] = states.get(fault.state, 0) + len(positions)
+            result.findings.append(
+                Finding(
+                    block.array,
+                    fault.state,
+                    fault.code,
+                    fault.message,
+                    source,
+                    fault.location,
+                    tuple(map(block.name, positions[:MOST_NAMES])),
+                    len(positions),
+                )
+            )
+        result.time = time.time()
+        return result
+
+
+class _ChunkReader:
+    """Reads the chunks of a block that are wanted, and takes their bytes, in any thread."""
+
+    def __init__(self, check: _Check, decoding: ChunkDecoding | None) -> None:
+        self._check = check
+        self._decoding = decoding
+        self._rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._arrived: set[int] = set()
+        self._lock = threading.Lock()
+
+    def read_inline(self) -> None:
+        """Check the chunks whose bytes the manifest holds."""
+        block = self._check.block
+        for position, body in block.inline.items():
+            if block.wanted[position]:
+                self._examine(position, memoryview(body), None)
+
+    async def read_ranges(self, sources: Sources) -> None:
+        """Read all ranges, and go on after a failure."""
+        check = self._check
+        ranges = structs.replace(check.block.ranges, stops=check.stops)
+        wanted = check.wanted_rows()
+        is_empty = ranges.starts[wanted] == ranges.stops[wanted]
+        for row in wanted[is_empty].tolist():
+            await in_decoding_thread(self._take, ranges, row, memoryview(b""))
+        self._rows, self._arrived = wanted[~is_empty], set()
+        while len(self._rows):
+            try:
+                await read_ranges(sources, ranges.of_rows(self._rows), self)
+                return
+            except RangeError as failed:
+                # It may be about another range of the same request.
+                number = ranges.object_numbers[self._rows[failed.row]]
+            left = self._left()
+            for row in left[ranges.object_numbers[left] == number].tolist():
+                if int(check.block.ranged[row]) not in check.faults:
+                    await self._read_alone(sources, ranges, row, left)
+            left = left[ranges.object_numbers[left] != number]
+            self._rows, self._arrived = left, set()
+
+    def _left(self) -> npt.NDArray[np.int64]:
+        return np.delete(self._rows, list(self._arrived))
+
+    async def _read_alone(
+        self, sources: Sources, ranges: ManyRanges, row: int, others: npt.NDArray[np.int64]
+    ) -> None:
+        number = int(ranges.object_numbers[row])
+        source = ranges.objects[number]
+        span = SourceRange(int(ranges.starts[row]), int(ranges.stops[row]), True)
+        try:
+            body = await sources.fetch(source.location, span, source.conditions)
+        except _OF_A_RANGE as error:
+            self._check.fail([row], error)
+        except ManifestError as error:
+            self._check.fail(others[ranges.object_numbers[others] == number], error)
+        else:
+            await in_decoding_thread(self._take, ranges, row, body)
+
+    def destination(self, row: int) -> memoryview | None:
+        """Return None: all bytes are looked at."""
+        return None
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Take the bytes of some ranges."""
+        ranges = self._check.block.ranges
+        for row, body in zip(rows, bodies, strict=True):
+            self._take(ranges, int(self._rows[row]), body)
+            self._arrived.add(row)
+
+    def _take(self, ranges: ManyRanges, row: int, body: memoryview) -> None:
+        source = ranges.objects[int(ranges.object_numbers[row])]
+        position = int(self._check.block.ranged[row])
+        self._examine(position, body, str(source.location))
+
+    def _examine(self, position: int, body: memoryview, location: str | None) -> None:
+        """Compare the bytes of a chunk with its checksum, and decode them."""
+        check, block = self._check, self._check.block
+        if location is not None:
+            with self._lock:
+                check.result.nbytes += len(body)
+        checksum = block.checksums.get(position)
+        try:
+            if checksum is not None:
+                verify_checksum(checksum, body)
+        except ManifestError as error:
+            check.faults[position] = Fault.of(error.in_context(location=location))
+            return
+        if self._decoding is not None:
+            failure = self._decoding.failure(block.index(position), body)
+            if failure is not None:
+                check.faults[position] = Fault("undecodable", f"undecodable: {failure}", location)
+        elif checksum is None:
+            with self._lock:
+                check.result.uncompared += 1

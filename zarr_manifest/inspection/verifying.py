@@ -1,0 +1,455 @@
+"""Verification: whether the chunks of a hierarchy are still what they were, and can be read.
+
+Three levels: the documents, with the checks of :func:`validate`; the objects that they refer to;
+and the bytes of chunks. This process plans the blocks of chunks while others check them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+from zarr.abc.store import Store
+
+from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError
+from zarr_manifest.format import (
+    ChunkGrid,
+    Limits,
+    document_checksum,
+    dump_node,
+    element_size,
+    grid_indices,
+    number_chunks,
+)
+from zarr_manifest.hierarchy import ChunkKeyEncoding, InspectedHierarchy, LoadedManifest, Node
+from zarr_manifest.inspection.blocks import (
+    MOST_CHUNKS,
+    Asked,
+    ChunkBlock,
+    manifest_blocks,
+    native_blocks,
+)
+from zarr_manifest.inspection.checking import BlockChecker, CheckSettings
+from zarr_manifest.inspection.damage import (
+    STATE_OF_CODE,
+    BlockResult,
+    Finding,
+    State,
+)
+from zarr_manifest.inspection.documents import (
+    CheckedDocument,
+    DeclaredDocuments,
+    Problem,
+    checked_documents,
+)
+from zarr_manifest.inspection.report import Report
+from zarr_manifest.inspection.sampling import Sample
+from zarr_manifest.inspection.validation import Validator
+from zarr_manifest.inspection.verify_state import RecordedRun, VerifyState
+from zarr_manifest.showing import counted, shortened, size
+from zarr_manifest.sources import Allow, Unforked
+from zarr_manifest.stores import store_name
+from zarr_manifest.zarr_internals import sync
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+# Blocks that are checked at a time, or wait to be, and chunks in them.
+_THREADS = 4
+_MOST_BLOCKS = 256
+_MOST_CHUNKS = 2**18
+
+type Progress = Callable[[str, int, int | None], None]
+"""Called with what was checked last, the number of chunks so far, and of all."""
+
+
+def verify(
+    location: str | Path | ObjectStore | Store,
+    arrays: Iterable[str] | None = None,
+    *,
+    read: str | None = None,
+    decode: bool = False,
+    state: str | Path | Iterable[str | Path] = (),
+    since: timedelta | None = None,
+    time_limit: timedelta | None = None,
+    parallel: Executor | None = None,
+    per_second: float = 1000.0,
+    allow: Allow = None,
+    base: str | Path | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Verify that the chunks of a hierarchy are what its manifests say.
+
+    Always checks the documents, as :func:`validate` does, and the objects that chunks lie in:
+    that they exist, have the recorded state, and do not end too early. Chunks are read only if
+    `read` says which. What a reader would refuse is found; a native chunk that does not exist is
+    one of fill values.
+
+    Parameters
+    ----------
+    location : str, Path, obstore store or zarr Store
+        The hierarchy: a path, a URL, or a store.
+    arrays : iterable of str, optional
+        Paths of the arrays to verify; all by default. Needed if the hierarchy cannot be listed
+        (on a web server) and has no consolidated metadata.
+    read : str, optional
+        The chunks to read, and to compare with their checksums: ``"all"``; a part such as
+        ``"3/30"``, all of which together read each chunk once; a random sample such as ``"1%"``;
+        or an amount such as ``"10GB"``.
+    decode : bool
+        Whether to decode the chunks that are read.
+    state : path or iterable of path
+        Files that keep what was checked. If the last run with the same `read` and `decode` was
+        interrupted, it is continued. Several are taken together, and the first is written.
+    since : timedelta, optional
+        Also rely on blocks of chunks that were found ok by any such run so long ago, at most;
+        those that were not ok are checked first.
+    time_limit : timedelta, optional
+        After this time, no other block is begun.
+    parallel : Executor, optional
+        What checks blocks: of ``concurrent.futures``, or ``client.get_executor()`` of dask;
+        processes must not be forked. By default, threads.
+    per_second : float
+        Number of requests for the states of objects that each process makes in a second; 100 run
+        at the same time.
+    allow, base, limits
+        As for :class:`ManifestStore`.
+    progress : callable, optional
+        Called with what was checked last, the number of chunks so far, and of all.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no Zarr hierarchy, or one of `arrays` does not exist.
+    SourceError
+        The hierarchy cannot be listed, and has no consolidated metadata.
+    ValueError
+        `read` or `allow` is not usable, a state file is none, or workers are forks.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import zarr_manifest as zm
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (root / "raw.bin").write_bytes(bytes(8))
+    >>> entries = {str(n): {"path": "../raw.bin", "offset": 4 * n, "length": 4} for n in range(3)}
+    >>> zm.create_array(root, "a", entries, shape=12, chunks=4, dtype="u1")
+    >>> report = zm.verify(root)
+    >>> [(each.state, each.array, each.chunks) for each in report]
+    [('short', 'a', ('2',))]
+    """
+    if decode and read is None:
+        advice = Advice("say which: ", Setting("read", "1%"))
+        raise ValueError(Advice("only chunks that are read can be decoded: ", advice))
+    hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
+    asked = Asked(None if read is None else Sample.parse(read), decode)
+    began = time.time()
+    paths = [state] if isinstance(state, str | os.PathLike) else state
+    known = VerifyState(paths, asked.key, None if since is None else began - since.total_seconds())
+    now = datetime.fromtimestamp(began, UTC)
+    levels = ("documents", "objects", *(("bytes",) if read is not None else ()))
+    report = Report(store_name(hierarchy.store), levels, read or "", decode, now, now)
+    settings = CheckSettings(
+        location, hierarchy.allow, hierarchy.base, hierarchy.limits, per_second
+    )
+    run = _Run(hierarchy, BlockChecker(settings, hierarchy), known, asked, report, progress)
+    run.find_nodes(None if arrays is None else list(arrays))
+    deadline = math.inf if time_limit is None else began + time_limit.total_seconds()
+    with known, _executor(parallel) as executor:
+        run.check(executor, deadline)
+        if report.is_complete:
+            known.end()
+    run.conclude()
+    return report
+
+
+@contextmanager
+def _executor(given: Executor | None) -> Generator[tuple[Executor, int]]:
+    """Provide what checks blocks, and how many blocks it is given at a time."""
+    if given is not None:
+        yield given, _MOST_BLOCKS
+        return
+    with ThreadPoolExecutor(_THREADS) as threads:
+        yield threads, 2 * _THREADS
+
+
+@dataclass(slots=True)
+class _Run:
+    """Plans blocks, has them checked, and reports."""
+
+    hierarchy: InspectedHierarchy
+    checker: BlockChecker
+    state: VerifyState
+    asked: Asked
+    report: Report
+    show: Progress | None
+    declared: list[DeclaredDocuments] = field(default_factory=list[DeclaredDocuments])
+    native: list[tuple[Node, ChunkGrid]] = field(default_factory=list[tuple[Node, ChunkGrid]])
+    unknown: list[str] = field(default_factory=list[str])
+    total: int = 0
+    done: int = 0
+
+    def find_nodes(self, arrays: list[str] | None) -> None:
+        """Find what is to be checked, and report what is wrong with it."""
+        validator = Validator(self.hierarchy)
+        nodes = sync(validator.nodes(arrays))
+        for problem in sync(_collected(validator.declarations(nodes))):
+            self._find(problem)
+        self.declared = validator.declared
+        for node in nodes:
+            if node.kind != "array" or (node.array is not None and node.array.declaration):
+                continue
+            grid = None if node.is_v2 else ChunkGrid.from_metadata(node.metadata)
+            if grid is None:
+                self.unknown.append(node.path)
+            else:
+                self.native.append((node, grid))
+        grids = [grid for _, grid in self.native]
+        grids += [each.array.chunk_grid for each in self.declared]
+        self.total = sum(math.prod(grid.counts) for grid in grids)
+        self.report.arrays = len(grids)
+        if self.asked.sample is not None:
+            sample = replace(self.asked.sample, salt=self.state.salt)
+            if sample.kind == "amount":
+                sample = sample.out_of(self._stated_bytes())
+            self.asked = replace(self.asked, sample=sample)
+
+    def _find(self, problem: Problem) -> None:
+        if not problem.is_note:
+            state = STATE_OF_CODE.get(problem.code, "unchecked")
+            chunks = () if problem.chunk is None else (problem.chunk,)
+            message = problem.message
+            self.report.find(
+                Finding(problem.array, state, problem.code, message, "documents", None, chunks)
+            )
+
+    def _stated_bytes(self) -> int:
+        """Return how many bytes all chunks have, as far as manifests and metadata say it."""
+        documents = itertools.chain.from_iterable(map(self._documents, self.declared))
+        stated = sum(
+            each.loaded.manifest.stated_bytes for each in documents if each.loaded is not None
+        )
+        return stated + sum(
+            math.prod(grid.counts) * _decoded_size(node, grid) for node, grid in self.native
+        )
+
+    # Checking -------------------------------------------------------------------
+
+    def check(self, workers: tuple[Executor, int], deadline: float) -> None:
+        """Have all blocks checked, until the deadline."""
+        executor, most = workers
+        work = Unforked(self.checker.check)
+        pending: dict[Future[BlockResult], int] = {}
+        try:
+            for block in self._blocks():
+                known = self.state.recall(block.key)
+                if known is not None:
+                    self._add(known)
+                    continue
+                if time.time() >= deadline:
+                    self.report.is_complete = False
+                    break
+                pending[executor.submit(work, block)] = len(block)
+                while len(pending) >= most or sum(pending.values()) > _MOST_CHUNKS:
+                    self._settle(pending)
+            while pending:
+                self._settle(pending)
+        except BrokenExecutor as error:
+            raise SourceError(
+                "a worker ended without an answer while it checked chunks",
+                remedy=Advice("It may lack memory: try again without ", Setting("parallel"), "."),
+            ) from error
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _settle(self, pending: dict[Future[BlockResult], int]) -> None:
+        """Wait for a block at least, and keep what was found."""
+        for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            del pending[future]
+            result = future.result()
+            self.state.record(result)
+            self._add(result)
+
+    def _add(self, result: BlockResult) -> None:
+        self.report.add(result)
+        self._show(result.array, result.chunks)
+
+    def _show(self, array: str, chunks: int) -> None:
+        self.done += chunks
+        if self.show is not None:
+            self.show(f"/{array} {size(self.report.nbytes)}", self.done, self.total)
+
+    # Planning -------------------------------------------------------------------
+
+    def _blocks(self) -> Iterator[ChunkBlock]:
+        """Yield all blocks: first those that were not ok, and are to be checked again."""
+        for is_again in (True, False):
+            for declared in self.declared:
+                path = declared.array.path
+                if not is_again or self.state.repeats(f"{path} "):
+                    for block in self._manifest_blocks(declared, is_again=is_again):
+                        if self.state.is_to_be_repeated(block.key) == is_again:
+                            yield block
+            for node, grid in self.native:
+                if not is_again or self.state.repeats(f"{node.path} "):
+                    for block in self._native_blocks(node, grid, is_again=is_again):
+                        if self.state.is_to_be_repeated(block.key) == is_again:
+                            yield block
+
+    def _documents(self, declared: DeclaredDocuments) -> Iterator[CheckedDocument]:
+        documents = checked_documents(self.hierarchy, declared)
+        try:
+            while (checked := sync(_next(documents))) is not None:
+                yield checked
+        finally:
+            sync(documents.aclose())
+
+    def _manifest_blocks(
+        self, declared: DeclaredDocuments, *, is_again: bool
+    ) -> Iterator[ChunkBlock]:
+        array, entries = declared.array, 0
+        for checked in self._documents(declared):
+            if not is_again:
+                for problem in checked.problems:
+                    self._find(problem)
+            loaded = checked.loaded
+            if checked.problems or loaded is None:
+                continue  # readers refuse the document as a whole
+            entries += len(loaded.manifest)
+            try:
+                self.hierarchy.sources.check(loaded.locations)
+            except ManifestError as error:
+                if not is_again:
+                    self._refuse(array.path, loaded, error)
+                continue
+            self.report.documents += not is_again
+            yield from manifest_blocks(
+                array, loaded, checked.checksum, self.asked, self.hierarchy.limits
+            )
+        if not is_again:
+            self._show(array.path, math.prod(array.chunk_grid.counts) - entries)
+
+    def _refuse(self, path: str, loaded: LoadedManifest, error: ManifestError) -> None:
+        """Report the chunks of a document that refers to what is not authorised."""
+        count = loaded.manifest.counts()[0]
+        finding = Finding(path, "unchecked", error.code, error.message, "unauthorised", count=count)
+        counts: dict[str, dict[State, int]] = {"unauthorised": {"unchecked": count}}
+        self._add(BlockResult("", path, len(loaded.manifest), counts=counts, findings=[finding]))
+
+    def _native_blocks(
+        self, node: Node, grid: ChunkGrid, *, is_again: bool
+    ) -> Iterator[ChunkBlock]:
+        checksum = document_checksum(dump_node(node.metadata))
+        plan = functools.partial(
+            native_blocks,
+            node.path,
+            node.metadata,
+            grid,
+            checksum=checksum,
+            decoded_size=_decoded_size(node, grid),
+            asked=self.asked,
+            limits=self.hierarchy.limits,
+        )
+        try:
+            for numbers, keys in self._native_chunks(node, grid):
+                yield from plan(numbers, keys)
+        except ManifestError as error:
+            if not is_again:
+                state = STATE_OF_CODE.get(error.code, "unchecked")
+                self.report.find(Finding(node.path, state, error.code, error.message, "native"))
+
+    def _native_chunks(
+        self, node: Node, grid: ChunkGrid
+    ) -> Iterator[tuple[npt.NDArray[np.int64], list[str]]]:
+        """Yield numbers and keys of the chunks that may exist."""
+        total, shape = math.prod(grid.counts), tuple(grid.counts)
+        if total > self.hierarchy.limits.entries:
+            found = sync(self.hierarchy.native_chunks(node, grid))
+            indices = np.array(list(found), np.int64).reshape(len(found), len(shape))
+            numbers, keys = number_chunks(indices, shape), list(found.values())
+            order = np.argsort(numbers)
+            yield numbers[order], [keys[n] for n in order.tolist()]
+            return
+        encoding = ChunkKeyEncoding(node.metadata, len(shape))
+        below = f"{node.path}/" if node.path else ""
+        for first in range(0, total, MOST_CHUNKS):
+            numbers = np.arange(first, min(first + MOST_CHUNKS, total))
+            indices = grid_indices(shape, numbers)
+            yield numbers, [f"{below}{encoding.encode(tuple(each))}" for each in indices.tolist()]
+
+    # Reporting ------------------------------------------------------------------
+
+    def conclude(self) -> None:
+        """Say what was not checked, and when."""
+        report = self.report
+        report.ended = datetime.now(UTC)
+        report.not_checked = list(self._not_checked())
+        report.is_complete &= not self.unknown
+        present = RecordedRun(
+            self.asked.key,
+            report.began,
+            report.is_complete,
+            report.chunks,
+            report.sampled,
+            report.damaged,
+        )
+        report.runs = self.state.runs_with(present)
+
+    def _not_checked(self) -> Iterator[str]:
+        report = self.report
+        if not report.is_complete:
+            yield f"{counted(self.total - self.done, 'chunk')}: the time limit was reached"
+        unread = report.chunks - report.empty - report.sampled
+        if self.asked.sample is None:
+            yield "the bytes of chunks: none was read"
+        elif unread > 0:
+            yield f"the bytes of {counted(unread, 'chunk')}, which are not in the sample"
+        if report.uncompared:
+            yield (
+                f"what {counted(report.uncompared, 'chunk')} contain: without a checksum, and "
+                "without decoding, it is only known that their bytes can be read"
+            )
+        if self.unknown:
+            names = ", ".join(f"/{path}" for path in shortened(self.unknown))
+            yield f"arrays of Zarr v2, or with an unknown chunk grid: {names}"
+
+
+def _decoded_size(node: Node, grid: ChunkGrid) -> int:
+    """Return the size of the first chunk of a native array, decoded, in bytes."""
+    if not math.prod(grid.counts):
+        return 0
+    return grid.elements((0,) * len(grid.counts)) * element_size(node.metadata)
+
+
+async def _collected[T](items: AsyncIterator[T]) -> list[T]:
+    return [item async for item in items]
+
+
+async def _next[T](items: AsyncIterator[T]) -> T | None:
+    return await anext(items, None)
