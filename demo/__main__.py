@@ -4,8 +4,8 @@ Usage: python -m demo [OUTPUT_DIR]
 
 Puts the files into OUTPUT_DIR/archive (default ./demo-output), makes OUTPUT_DIR/sst.zarr of two of
 them with the command zarr-manifest, opens it with xarray, appends the third, compares every
-variable with what the files hold, repairs values, and draws a map. The exit status is nonzero if
-anything differs. Needs no network.
+variable with what the files hold, repairs values, draws a map, and verifies every chunk. The exit
+status is nonzero if anything differs. Needs no network.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from zarr_manifest import ManifestError, edit
 ARCHIVE = "archive"
 HIERARCHY = "sst.zarr"
 PICTURE = "sst.png"
+PAGE = "sst.html"
 DIMENSION = "time_counter"
 VARIABLE = "tos"
 ENGINE = "zarr-manifest"
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> int:
         month = opened.isel({DIMENSION: 0})
         print_map(month)
         save_picture(month, directory / PICTURE)
+    verify(directory, prefix)
     print_next_steps(os.path.relpath(directory))
     return 0
 
@@ -159,10 +161,19 @@ def compare(opened: xr.Dataset, files: list[Path], written: tuple[int, int]) -> 
     print(f"  {report.size(written[1])} in {written[0]} plain files of {HIERARCHY}")
 
 
+def verify(directory: Path, prefix: str) -> None:
+    """Read and decode every chunk, and show where the chunks are."""
+    print(report.heading("7. Is all of it still there? Verify it, and look"))
+    options = ("--read", "all", "--decode", "--allow")
+    shown = ["verify", HIERARCHY, *options, f"file:///…/{ARCHIVE}/"]
+    require(run(directory, "verify", HIERARCHY, *options, prefix, shown=shown))
+    require(run(directory, "info", HIERARCHY, "--map", "state", "--html", PAGE))
+
+
 def print_next_steps(here: str) -> None:
     """Print what to do with one's own files, and what else there is."""
     program = os.path.relpath(Path(sys.executable).parent / "zarr-manifest")
-    print(f"  As a picture: {here}/{PICTURE}")
+    print(f"  As a picture: {here}/{PICTURE}; as a page: {here}/{PAGE}")
     print(report.heading("Your own files"))
     print(f"  $ {program} create YOUR/*.nc yours.zarr --concat-dim time   # or s3://bucket/…")
     print(report.heading("More"))

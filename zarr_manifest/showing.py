@@ -156,8 +156,10 @@ h1 {{ font-size: 1.4em }}
 """
 
 
-def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:
-    """Return a table for notebooks; rows with an empty list are left out.
+def html_table(
+    title: str, rows: Iterable[tuple[str, str | Sequence[str]]], most: int = MOST_LINES
+) -> str:
+    """Return a table for notebooks; rows with an empty list are left out, long ones shortened.
 
     Everything is escaped: names come from documents that strangers wrote.
 
@@ -171,16 +173,18 @@ def html_table(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> s
     </table>
     </div>
     """
-    return html_section(html_rows(title, rows))
+    return html_section(html_rows(title, rows, most))
 
 
-def html_rows(title: str, rows: Iterable[tuple[str, str | Sequence[str]]]) -> str:
+def html_rows(
+    title: str, rows: Iterable[tuple[str, str | Sequence[str]]], most: int = MOST_LINES
+) -> str:
     """Return the table of :func:`html_table`, as a part of a section."""
     from html import escape  # only notebooks need it
 
     lines = [f"<table><caption>{escape(title)}</caption>"]
     for name, value in rows:
-        cell = [value] if isinstance(value, str) else shortened(value)
+        cell = [value] if isinstance(value, str) else shortened(value, most)
         if cell:
             shown = "<br>".join(map(escape, cell))
             lines.append(f'<tr><th scope="row">{escape(name)}</th><td>{shown}</td></tr>')

@@ -116,8 +116,11 @@ WIDTHS = (400, 1280)
 def test_a_page_opens_from_disk(hierarchy: Path, tmp_path: Path, width: int) -> None:
     """In a browser, nothing is wider than the window, and every array can be opened by keyboard."""
     page = tmp_path / "page.html"
-    run("info", hierarchy, "--html", page)
+    assert run("diff", hierarchy, hierarchy, "--html", page).status == 0
+    assert "nothing differs" in page.read_text()
+    assert run("verify", hierarchy, "--html", page).status == 3
     text = page.read_text()
+    assert "unchecked" in text
     assert "http:" not in text
     assert "<script" not in text
     probe = """<script>
@@ -134,7 +137,7 @@ def test_a_page_opens_from_disk(hierarchy: Path, tmp_path: Path, width: int) -> 
     shown = json.loads(_title(page, width))
     assert shown["width"] <= shown["window"]
     assert shown["focusable"] == 2
-    assert len(shown["labels"]) == 3
+    assert len(shown["labels"]) == 2
     assert "364 referenced, 1 missing" in "".join(shown["labels"])
 
 

@@ -11,15 +11,12 @@ from typing import Any
 import click
 
 from zarr_manifest.command_line.options import reading, reading_options, require_no_file
-from zarr_manifest.command_line.pages import page_option, write_page
+from zarr_manifest.command_line.pages import MOST_OF_A_PAGE, page_option, write_page
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import Painted, spelled
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.inspection import ChunkMap, NodeContents, contents, contents_html, tree_lines
 from zarr_manifest.locations import ReferencedLocation
-
-# More would make a page of some ten megabytes.
-_MOST_NODES_OF_A_PAGE = 2_000
 
 
 @click.command(
@@ -56,7 +53,7 @@ def info(hierarchy: str, drawn: str | None, page: Path | None, **options: Any) -
     with stating_usage(ValueError):
         found = contents(hierarchy, native_chunks=native_chunks, **reading(options))
     if page is not None:
-        write_page(page, hierarchy, contents_html(found, _MOST_NODES_OF_A_PAGE))
+        write_page(page, hierarchy, contents_html(found, MOST_OF_A_PAGE))
     nodes, places = found.nodes, found.locations
     document = {
         "hierarchy": hierarchy,

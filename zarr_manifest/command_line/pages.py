@@ -8,6 +8,9 @@ import click
 
 from zarr_manifest.showing import html_page
 
+# Of nodes, findings or differences: more would make a page of some ten megabytes.
+MOST_OF_A_PAGE = 2_000
+
 page_option = click.option(
     "--html",
     "page",
@@ -17,6 +20,6 @@ page_option = click.option(
 )
 
 
-def write_page(file: Path, title: str, body: str) -> None:
+def write_page(file: Path, title: str, *parts: str) -> None:
     """Write a page, replacing what is there."""
-    file.write_text(html_page(title, body), encoding="utf-8")
+    file.write_text(html_page(title, "\n".join(parts)), encoding="utf-8")

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,11 +23,12 @@ from zarr_manifest.command_line.options import (
     require_no_file,
     sole_writer_option,
 )
+from zarr_manifest.command_line.pages import MOST_OF_A_PAGE, page_option, write_page
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.refreshing import renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
-from zarr_manifest.inspection import finding_line
+from zarr_manifest.inspection import contents_html, finding_line
 from zarr_manifest.showing import shortened
 
 # Nobody reads more in a terminal; `--json` and `--state` have all.
@@ -39,6 +41,7 @@ _MOST_LINES = 100
     examples=[
         ("verify mirror.zarr", "documents and objects; no chunk is read"),
         ("verify mirror.zarr --read 3/30", "also the third thirtieth of all chunks"),
+        ("verify mirror.zarr --html mirror.html", "a page with what was found, and maps of chunks"),
         (
             "verify mirror.zarr --read 1% --decode --time-limit 2h --state state.jsonl",
             "a sample that is decoded; if it takes longer, it goes on next time",
@@ -104,6 +107,7 @@ _MOST_LINES = 100
     "checksums,etags.",
 )
 @sole_writer_option
+@page_option
 @reading_options
 def verify(
     hierarchy: str,
@@ -117,6 +121,7 @@ def verify(
     rate: float,
     added: str | None,
     sole_writer: bool,
+    page: Path | None,
     **options: Any,
 ) -> Outcome:
     """Verify that the chunks of HIERARCHY are what its manifests say.
@@ -146,6 +151,9 @@ def verify(
             **reading(options),
         )
     report.hierarchy = hierarchy
+    if page is not None:
+        tree = contents_html(zarr_manifest.contents(hierarchy, **reading(options)), MOST_OF_A_PAGE)
+        write_page(page, hierarchy, report.html(MOST_OF_A_PAGE), tree)
     findings = [finding_line(each, spelled) for each in report]
     document = report.to_json()
     for shown_as, each in zip(document["findings"], report, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from zarr_manifest.command_line.options import (
     require_no_file,
 )
 from zarr_manifest.command_line.outcomes import hierarchy_outcome
+from zarr_manifest.command_line.pages import MOST_OF_A_PAGE, page_option, write_page
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import FAILED, PROBLEMS, Outcome, Task, stating_usage
 
@@ -130,14 +132,16 @@ def id_(hierarchy: str, **access: Any) -> Outcome:
     },
     examples=[
         ("diff snap.zarr old.zarr", "what has happened since a snapshot was taken"),
+        ("diff snap.zarr old.zarr --html changes.html", "the same as a page"),
         ("diff snap.zarr old.zarr --json", "for programs"),
     ],
 )
 @click.argument("old")
 @click.argument("new")
+@page_option
 @access_options
 @limit_option
-def diff(old: str, new: str, **access: Any) -> Outcome:
+def diff(old: str, new: str, page: Path | None, **access: Any) -> Outcome:
     """Print which arrays, groups, attributes and chunks differ between OLD and NEW.
 
     Sources are not read: the bytes of two chunks are known to be equal, known to differ, or
@@ -148,6 +152,8 @@ def diff(old: str, new: str, **access: Any) -> Outcome:
     found = zarr_manifest.diff(
         old, new, allow=allowed(access), limits=limits(access["stated_limits"])
     )
+    if page is not None:
+        write_page(page, f"{old} and {new}", found.html(MOST_OF_A_PAGE))
     document = {
         "old": old,
         "new": new,

@@ -11,7 +11,7 @@ from typing import Any
 
 from zarr_manifest.inspection.damage import DAMAGED, STATES, BlockResult, Finding, Source, State
 from zarr_manifest.inspection.verify_state import RecordedRun
-from zarr_manifest.showing import counted, html_table, shortened, size
+from zarr_manifest.showing import MOST_LINES, counted, html_table, size
 
 # Findings beyond this many are only counted; a state file has all of them.
 MOST_FINDINGS = 10_000
@@ -256,6 +256,10 @@ class Report:
         return f"{self.hierarchy}: {', '.join(told)} ({levels})"
 
     def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self, most: int = MOST_LINES) -> str:
+        """Return the report as a part of a page, with so many findings at most."""
         rows: list[tuple[str, str | list[str]]] = [
             ("checked", self._checked()),
             ("not checked", self.not_checked),
@@ -264,8 +268,8 @@ class Report:
         for array, states in self.by_array().items():
             told = ", ".join(f"{number:,} {state}" for state, number in states.items())
             rows.append((f"/{array}", told))
-        rows.append(("found", shortened([finding_line(each) for each in self.findings])))
-        return html_table(self._summary(), rows)
+        rows.append(("found", [finding_line(each) for each in self.findings]))
+        return html_table(self._summary(), rows, most)
 
 
 def finding_line(finding: Finding, spell: Callable[[str], str] = str) -> str:

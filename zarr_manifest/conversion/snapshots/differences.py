@@ -35,7 +35,7 @@ from zarr_manifest.hierarchy import (
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.manifest import JoinedReferences, Manifest, References, references_of
-from zarr_manifest.showing import counted
+from zarr_manifest.showing import MOST_LINES, counted, html_table
 from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.stores import object_url, same_place
 from zarr_manifest.zarr_internals import sync
@@ -131,6 +131,18 @@ class Difference:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.nodes))
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self, most: int = MOST_LINES) -> str:
+        """Return the difference as a part of a page, with so many nodes of each kind at most."""
+        rows = [
+            (change, [str(node)[2:] for node in self.nodes if node.change == change])
+            for change in _SIGNS
+        ]
+        title = f"{counted(len(self.nodes), 'node')} not the same: {self.verdict}"
+        return html_table(title if self.nodes else "nothing differs", rows, most)
 
 
 def diff(
