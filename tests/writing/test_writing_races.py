@@ -139,6 +139,21 @@ def test_one_of_many_wins(
     assert zm.validate(new_store()) == []
 
 
+def test_a_writer_that_looks_leaves_what_another_creates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Creating takes no lock: its partial file is not that of a killed writer."""
+    link = os.link
+
+    def look_and_link(*arguments: Any, **options: Any) -> None:
+        guarded_store(LocalStore(tmp_path)).read("a/zarr.json")
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", look_and_link)
+    zm.create_array(LocalStore(tmp_path), "a", {"0": {}}, **CREATION)
+    assert zm.validate(tmp_path) == []
+
+
 @EVERYWHERE
 def test_one_of_many_creates(new_store: Callable[[], Store]) -> None:
     meeting = threading.Barrier(WRITERS)

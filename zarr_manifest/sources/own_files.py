@@ -263,7 +263,11 @@ class OwnFiles(Struct, frozen=True):
             held = try_lock(lock)
             if held is not None:
                 with releasing(lock, held):
-                    partial.unlink()
+                    if sys.platform == "win32":  # where whoever creates holds the lock
+                        partial.unlink()
+                    elif (left := try_lock(partial, needs_lock=False)) is not None:
+                        with releasing(partial, left):
+                            pass
 
     # Where they are -------------------------------------------------------------------------
 
