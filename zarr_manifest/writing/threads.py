@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 # Number of calls under way at the same time: of small ones, for stores that take their time, ...
-_MOST = 32
+_MOST = 64
 
 # ... and of large ones, which the processors work on, and which need memory.
 _FEW = max(2, min(4, os.cpu_count() or 1))

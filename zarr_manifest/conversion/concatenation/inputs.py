@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _untyped_zarr: Any = zarr
 
 # Number of sources, or arrays, of which documents are read or written at the same time.
-CONCURRENT = 32
+CONCURRENT = 64
 
 # Every manifest is held inline to read its values, however large.
 _ANY_SIZE = 2**62

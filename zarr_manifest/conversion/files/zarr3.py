@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _METADATA = "zarr.json"
 
 # Number of arrays whose documents are read at the same time.
-_CONCURRENT = 32
+_CONCURRENT = 64
 
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
