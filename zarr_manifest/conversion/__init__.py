@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         read_kerchunk_json,
         read_kerchunk_parquet,
     )
-    from zarr_manifest.conversion.models import ModelStore, from_model, read_model, to_model
+    from zarr_manifest.conversion.models import ModelStore as ModelStore  # of the package above
+    from zarr_manifest.conversion.models import from_model, read_model, to_model
     from zarr_manifest.conversion.nodes import (
         ArrayNode,
         ConversionReport,
@@ -78,7 +79,6 @@ __all__ = [
     "ConversionReport",
     "Difference",
     "GroupNode",
-    "ModelStore",
     "Node",
     "NodeDifference",
     "Parallel",

@@ -148,7 +148,7 @@ def from_model(
     base : str or Path, optional
         What relative paths of the model resolve against, instead of the declared base.
     overwrite, allow
-        As for :func:`write_hierarchy`.
+        As for :func:`zarr_manifest.conversion.write_hierarchy`.
 
     Returns
     -------
@@ -159,7 +159,8 @@ def from_model(
     InvalidConfigurationError
         It is no model.
     ManifestError
-        A node cannot be expressed: nothing is written then. Or as :func:`write_hierarchy`.
+        A node cannot be expressed: nothing is written then. Or as
+        :func:`zarr_manifest.conversion.write_hierarchy`.
 
     Examples
     --------
@@ -180,7 +181,7 @@ def from_model(
 def read_model(
     model: Mapping[str, Any], *, base: str | Path | None = None, allow: Allow = None
 ) -> Iterator[Node]:
-    """Yield the nodes of a model, for :func:`write_hierarchy`; see :func:`from_model`.
+    """Yield the nodes of a model, to be written; see :func:`from_model`.
 
     Examples
     --------

@@ -73,7 +73,8 @@ def snapshot(
         that is there is not written again, and not read if the source states its sha256.
         It must have a URL, and readers must allow it.
     codecs, partition_shape, inline_below, overwrite, lock, sole_writer, progress
-        How it is written; see :func:`write_hierarchy`. Partitioned manifests keep their partitions.
+        How it is written; see :func:`zarr_manifest.conversion.write_hierarchy`. Partitioned
+        manifests keep their partitions.
     allow : mapping of str to Access, or iterable of str, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. Objects outside the
         source are asked for their state, and must be allowed.
