@@ -175,7 +175,7 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
 def _decoded(document: bytes) -> Any:
     try:
         return msgspec.json.decode(document)
-    except ValueError:
+    except (ValueError, msgspec.MsgspecError):  # not always ValueErrors
         return json.loads(document)  # slower; zarr writes NaN and Infinity into attributes
 
 

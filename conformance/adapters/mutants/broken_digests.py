@@ -13,7 +13,7 @@ from zarr_manifest.errors import ChecksumMismatchError
 from zarr_manifest.format import Limits, documents_by_digest, strict
 from zarr_manifest.hierarchy import manifest_documents, stored_documents
 from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments, interpret_document_of
-from zarr_manifest.inspection import validation
+from zarr_manifest.inspection import documents
 
 _PLACE = "document-digests"
 _FORMS = "digest-forms"
@@ -102,7 +102,7 @@ def stale_documents_validated() -> None:
 
         return changed
 
-    replace(validation, "fetch_document", make)
+    replace(documents, "fetch_document", make)
 
 
 # ------------------------------------------------------------------ caches

@@ -12,7 +12,7 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError, ManifestError
 from zarr_manifest.format import collect, conditions, declaration, manifest_document
 from zarr_manifest.hierarchy import declared_array, transformer
-from zarr_manifest.inspection import validation
+from zarr_manifest.inspection import documents, validation
 from zarr_manifest.locations import resolving
 from zarr_manifest.manifest import decoding
 
@@ -163,11 +163,12 @@ def lengths_in_utf_16() -> None:
 )
 def problems_without_chunk() -> None:
     """Report problems, but not whose they are."""
-    replace(
-        validation,
-        "_problem",
-        lambda make: lambda *arguments: dataclasses.replace(make(*arguments), chunk=None),
-    )
+    for module in (documents, validation):
+        replace(
+            module,
+            "problem_of",
+            lambda make: lambda *arguments: dataclasses.replace(make(*arguments), chunk=None),
+        )
 
 
 @broken_in("validators")

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.format import declaration, manifest_document
-from zarr_manifest.inspection import validation
+from zarr_manifest.inspection import documents, validation
 from zarr_manifest.manifest import decoding
 
 
@@ -20,7 +20,7 @@ def validator_as_lax_as_readers() -> None:
     def make(interpret: Any) -> Any:
         return lambda *arguments, validating: interpret(*arguments, validating=False)
 
-    replace(validation, "interpret_document_of", make)
+    replace(documents, "interpret_document_of", make)
 
 
 @broken_in("mixed/validate-several-problems-of-one-manifest")
