@@ -117,9 +117,16 @@ WALK = Counter(
 
 
 def replaced(requests: list[tuple[str, str]]) -> Counter[tuple[str, str]]:
-    """Return the reads that come before metadata are replaced, one each."""
-    keys = [key for kind, key in requests if kind in ("put", "create")]
-    return Counter(("get", key) for key in keys if key.endswith("zarr.json"))
+    """Return the reads that come before metadata are replaced, or a chunk is deleted, one each."""
+    keys = [
+        key for kind, key in requests if kind in ("put", "create") and key.endswith("zarr.json")
+    ]
+    keys += [
+        f"{key.partition('/c/')[0]}/zarr.json"
+        for kind, key in requests
+        if kind == "delete" and "/c/" in key
+    ]
+    return Counter(("get", key) for key in keys)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -8,11 +8,13 @@ paths of the arrays that declared a manifest: it finds the owner of a key by rea
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
@@ -196,13 +198,21 @@ class KnownNodes(NodeTable):
             if await self._is_v2(path):
                 return NATIVE
             raise no_longer_native(path, body)
-        settled = await self._settled(path)
-        route = await self.find_route(key)
+        # An array that stays what it was does so for those, too, who read it meanwhile.
+        nodes = self._apart(path) if self._is_of_array else self
+        settled = await nodes._settled(path)
+        route = await nodes.find_route(key)
         # The indices of one array's chunks need not be those of the other's.
         if isinstance(settled, Native) or (isinstance(route, Chunk) and not self._is_of_array):
             return route
         self._state(path).array = NATIVE  # so that the next read of it is refused, too
         raise no_longer_native(path, body)
+
+    def _apart(self, path: str) -> Self:
+        """Return the same nodes with another state of one of them, to find out what it is now."""
+        apart = copy.copy(self)
+        apart._states = {path: replace(self._known(path))}
+        return apart
 
     def is_certainly_absent(self, key: str) -> bool:
         """Whether a known native key is absent as its array's metadata, read now, allow.
