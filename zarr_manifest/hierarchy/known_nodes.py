@@ -53,37 +53,11 @@ from zarr_manifest.hierarchy.node_table import (
     Unsettled,
 )
 from zarr_manifest.hierarchy.remembered import Remembered
+from zarr_manifest.hierarchy.routes import Chunk, Metadata, Route, route_in
 from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import list_names
-
-
-class Chunk(Struct, frozen=True):
-    """A key that names a chunk of a manifest array.
-
-    Parameters
-    ----------
-    array : ChunkManifestTransformer
-        The array.
-    index : tuple of int
-        Grid index of the chunk.
-    """
-
-    array: ChunkManifestTransformer
-    index: tuple[int, ...]
-
-
-class Metadata(Struct, frozen=True):
-    """A key that names the ``zarr.json`` of a node.
-
-    Parameters
-    ----------
-    path : str
-        Path of the node.
-    """
-
-    path: str
 
 
 class ListedOtherwise(Struct, frozen=True):
@@ -100,13 +74,6 @@ class ListedOtherwise(Struct, frozen=True):
     added: set[str]
     removed: set[str]
 
-
-type Route = Native | Chunk | Metadata
-"""Where a value is read from: the hierarchy's own store, a manifest, or that store, but revealed.
-
-A value that the store does not have may still be a chunk of a manifest array; see
-:meth:`KnownNodes.route_of_absent`.
-"""
 
 # Number of metadata documents to read at the same time.
 _CONCURRENT_CALLS = 16
@@ -146,7 +113,7 @@ class KnownNodes(NodeTable):
         if type(array) is Native:
             return array
         if isinstance(array, ChunkManifestTransformer):
-            return _route_in(array, path, key)
+            return route_in(array, path, key)
         return None
 
     async def find_route(self, key: str) -> Route:
@@ -164,7 +131,7 @@ class KnownNodes(NodeTable):
             if isinstance(array, Native):
                 return array
             if array is not None:
-                return _route_in(array, path, key)
+                return route_in(array, path, key)
         return NATIVE
 
     async def route_of_absent(self, key: str) -> Route:
@@ -492,12 +459,6 @@ class KnownNodes(NodeTable):
         store: Any = self._store  # get_sync is not declared by ``Store``
         found = store.get_sync(key, prototype=default_buffer_prototype())
         return None if found is None else found.to_bytes()
-
-
-def _route_in(array: ChunkManifestTransformer, path: str, key: str) -> Route:
-    """Return the route of a key below a manifest array, of which it may not be a chunk."""
-    index = array.index_of(key[len(path) :].lstrip("/"))
-    return NATIVE if index is None else Chunk(array, index)
 
 
 def _array_in(body: bytes | None) -> ArrayMetadata | None:

@@ -17,9 +17,10 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes, Metadata, Route
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
 from zarr_manifest.hierarchy.node_table import Native
+from zarr_manifest.hierarchy.routes import Chunk, Metadata, Route
 from zarr_manifest.sources import import_meanwhile, in_own_loop
 from zarr_manifest.stores import requested_range, slice_of
 from zarr_manifest.zarr_internals import StoreOnStore

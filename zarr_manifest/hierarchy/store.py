@@ -26,11 +26,12 @@ from zarr_manifest.hierarchy.changing import (
     require_writable,
 )
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
-from zarr_manifest.hierarchy.known_nodes import Chunk, KnownNodes
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.opened_array import OpenedArray, PickledArray
 from zarr_manifest.hierarchy.readable_store import ReadableStore
 from zarr_manifest.hierarchy.remembered import Remembered
+from zarr_manifest.hierarchy.routes import Chunk
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,

@@ -6,13 +6,10 @@ object. No sources are read.
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import dataclasses
 import functools
 import itertools
-import math
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +18,7 @@ import numpy as np
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
+from zarr_manifest.conversion.files.stored_parts import MANY, StoredParts, read_all
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, StreamedManifest, refused
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.conversion.zarr2 import read_zarr2
@@ -34,19 +32,16 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy import (
-    CONCURRENCY,
     ChunkKeyEncoding,
-    DeclaredArray,
     InspectedHierarchy,
-    LoadedManifest,
     ManifestDocuments,
     list_nodes,
     open_for_reading,
 )
 from zarr_manifest.hierarchy import Node as StoredNode
-from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation, quote_path
+from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import TO_THE_END, Manifest
-from zarr_manifest.sources import Allow, in_order
+from zarr_manifest.sources import Allow
 from zarr_manifest.stores import can_list, not_listable, object_url, open_hierarchy, store_failure
 from zarr_manifest.zarr_internals import sync
 
@@ -54,9 +49,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _METADATA = "zarr.json"
-
-# Number of arrays whose documents are read at the same time.
-_CONCURRENT = 64
 
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
@@ -221,7 +213,7 @@ class _HierarchyNodes:
         self._paths = {node.path for node in found}
         native = {node.path for node in found if node.array and not node.array.declaration}
         self._all_native = len(native) == sum(node.array is not None for node in found)
-        for some in itertools.batched(found, _CONCURRENT):
+        for some in itertools.batched(found, MANY):
             self._documents = sync(self._loaded(some))
             self._listings = self._listed([node.path for node in some if node.path in native])
             for node in some:
@@ -245,7 +237,7 @@ class _HierarchyNodes:
             if array is not None and not problems:
                 found[node.path] = self._hierarchy.documents(array)
         whole = [each for each in found.values() if each.array.partitions is None]
-        await _all(each.load for each in whole)
+        await read_all(each.load for each in whole)
         return found
 
     # Manifest arrays -----------------------------------------------------------------
@@ -364,152 +356,6 @@ class _HierarchyNodes:
     def _v2_nodes(self) -> list[Node]:
         url = self._roots[0].url if self._roots else None
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
-
-
-async def _all(reads: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Read documents at the same time."""
-
-    async def read(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        # An error is the same when the document is asked for.
-        with contextlib.suppress(ManifestError):
-            await call()
-
-    async for _ in in_order((functools.partial(read, call) for call in reads), _CONCURRENT):
-        pass
-
-
-class StoredParts:
-    """The documents of a manifest, with URLs as paths; read anew each time they are iterated.
-
-    Parameters
-    ----------
-    array : DeclaredArray
-        The array.
-    documents : ManifestDocuments
-        Its manifest.
-    roots : list of UrlLocation
-        The URL of the hierarchy's root, if it has one.
-    within : (int, range), optional
-        A dimension, and which partitions along it are wanted: others are not read.
-    is_kept : bool
-        Whether the documents are held once they have been read.
-
-    Attributes
-    ----------
-    is_as_written : bool
-        Whether paths are those of the documents, and no URLs.
-    """
-
-    def __init__(
-        self,
-        array: DeclaredArray,
-        documents: ManifestDocuments,
-        roots: list[UrlLocation],
-        within: tuple[int, range] | None = None,
-        *,
-        is_kept: bool = False,
-    ) -> None:
-        self.is_as_written = False
-        self._array = array
-        self._documents = documents
-        self._roots = roots
-        self._within = within
-        self._is_kept = is_kept
-        self._kept: list[LoadedManifest] | None = None
-        self._along: dict[tuple[int, range], StoredParts] = {}
-
-    def along(self, axis: int, chunks: range) -> StoredParts:
-        """Return the documents of the partitions that have some chunks along a dimension.
-
-        Those of one partition's length are kept: the end of what grows is looked at several times.
-        """
-        partitions = self._array.partitions
-        if partitions is None:
-            return self
-        length = partitions.shape[axis]
-        within = (axis, range(chunks.start // length, -(-chunks.stop // length)))
-        is_kept = len(within[1]) == 1
-        found = StoredParts(self._array, self._documents, self._roots, within, is_kept=is_kept)
-        return self._along.setdefault(within, found) if is_kept else found
-
-    def whole(self) -> Manifest:
-        """Return a manifest that is one document.
-
-        Raises
-        ------
-        ManifestError
-            It cannot be read, or is invalid.
-        """
-        if (loaded := self._documents.loaded) is None:
-            (manifest,) = self
-            return manifest
-        return self._manifest(loaded)
-
-    def __iter__(self) -> Iterator[Manifest]:
-        return map(self._manifest, self.loaded())
-
-    def as_written(self) -> StoredParts:
-        """Return the same documents, with their own paths instead of URLs."""
-        found = copy.copy(self)
-        found.is_as_written = True
-        return found
-
-    def loaded(self) -> Iterator[LoadedManifest]:
-        """Yield the documents, and where their paths lead."""
-        try:
-            if self._is_kept:
-                if self._kept is None:
-                    sync(self.keep())
-                yield from self._kept or ()
-                return
-            found: Iterable[Any] = sync(self._partitions())
-            partitions = iter(found)
-            while batch := list(itertools.islice(partitions, CONCURRENCY)):
-                yield from sync(self._loaded(batch))
-            sync(self._documents.check_missing())
-        except ManifestError as error:
-            raise error.in_context(array=self._array.path) from error.__cause__
-
-    async def keep(self) -> None:
-        """Read the documents that are held, unless they have been read."""
-        if self._is_kept and self._kept is None:
-            found = await self._loaded(await self._partitions())
-            await self._documents.check_missing()
-            self._kept = found
-
-    async def _partitions(self) -> Iterable[Any]:
-        array, partitions = self._array, self._array.partitions
-        if self._within is None or partitions is None:
-            return await self._documents.partitions()
-        axis, numbers = self._within
-        counts = list(map(range, partitions.counts))
-        counts[axis] = range(numbers.start, min(numbers.stop, partitions.counts[axis]))
-        if array.named is not None and math.prod(map(len, counts)) <= len(array.named):
-            return filter(array.has_document, itertools.product(*counts))
-        found = await self._documents.partitions()
-        return (each for each in found if each is None or each[axis] in numbers)
-
-    async def _loaded(self, batch: Iterable[Any]) -> list[LoadedManifest]:
-        if self._array.partitions is None:
-            return [loaded async for loaded in self._documents.every()]
-        calls = (functools.partial(self._documents.partition, each) for each in batch)
-        return [loaded async for loaded in in_order(calls, CONCURRENCY)]
-
-    def _manifest(self, loaded: LoadedManifest) -> Manifest:
-        if self.is_as_written:
-            return Manifest(loaded.manifest)
-        urls = [self._url(each) for each in loaded.locations]
-        return Manifest(loaded.manifest.with_paths(urls))
-
-    def _url(self, location: Location) -> str:
-        if isinstance(location, StoreLocation):
-            return object_url(self._roots, location.key).url
-        return location.url
-
-
-def keep_all(parts: Iterable[StoredParts]) -> None:
-    """Read the documents that several arrays hold at the same time."""
-    sync(_all([each.keep for each in parts]))
 
 
 def _by_node(paths: Iterable[str], objects: Iterable[Listed]) -> dict[str, dict[str, Listed]]:
