@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo samples map check test test-oldest conformance fuzz corpus registry lint format types layers docs dist bench clean
+.PHONY: help setup demo samples map pictures check test test-oldest conformance fuzz corpus registry lint format types layers docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ samples: .make/demo ## every real file of iris-sample-data, compared with what i
 
 map: .make/demo .make/node ## maps in a web browser, drawn from netCDF files and manifests on web servers
 	$(BIN)/python -m demo.map
+
+pictures: .make/demo .make/chromium ## the pictures in docs/ of the pages that --html writes
+	$(BIN)/python -m demo.pages
 
 check: .make/lint ## before each commit: lint, types, layers and the fast tests, in less than a minute
 	@$(MAKE) --silent types >.make/types.log 2>&1 & types=$$!; \
