@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from zarr_manifest.errors import (
+    Advice,
     NotConvertibleError,
+    Setting,
     SourceNotFoundError,
     WriteConflictError,
 )
@@ -62,16 +69,26 @@ def require_local_path(location: str | Path, what: str) -> Path:
     return path
 
 
-def new_target(location: str | Path, *, is_directory: bool) -> Path:
-    """Return the path of a reference set to be written, in a directory that exists.
+@contextmanager
+def new_target(location: str | Path, *, is_directory: bool, overwrite: bool) -> Generator[Path]:
+    """Provide a path to write a reference set to, which then takes its place as a whole.
+
+    Parameters
+    ----------
+    location : str or Path
+        Where the set goes, in a directory that exists.
+    is_directory : bool
+        Whether it is one in Parquet; an empty directory is then replaced in any case.
+    overwrite : bool
+        Whether to replace an existing set of the same kind.
 
     Raises
     ------
     ManifestError
-        There is no such directory on this machine, or the target exists and is not an
-        empty directory, which a set that `is_directory` may fill.
+        There is no such directory on this machine, or something that may not be replaced.
     """
     target = require_local_path(location, "reference sets are only written")
+    place = target.absolute().as_uri()
     if not target.parent.is_dir():
         raise SourceNotFoundError(
             "there is no directory on this machine for the references",
@@ -80,9 +97,31 @@ def new_target(location: str | Path, *, is_directory: bool) -> Path:
         )
     may_fill = is_directory and target.is_dir() and not any(target.iterdir())
     if target.exists() and not may_fill:
-        raise WriteConflictError(
-            "the target exists",
-            location=target.absolute().as_uri(),
-            remedy="Remove it, or name another one.",
-        )
-    return target
+        if not overwrite:
+            remedy = Advice("Pass ", Setting("overwrite", True), " to replace it, or name another.")
+            raise WriteConflictError("the target exists", location=place, remedy=remedy)
+        if not _is_set(target, is_directory=is_directory):
+            raise WriteConflictError(
+                "the target exists, and is not a reference set of this kind",
+                location=place,
+                remedy="Remove it, or name another one.",
+            )
+    # Beside the target, so that it can be renamed into place.
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as directory:
+        made = Path(directory) / "references"
+        yield made
+        if target.is_dir():
+            # A rename replaces only files; this one is removed with the temporary directory.
+            target.rename(Path(directory) / "earlier")
+        made.rename(target)
+
+
+def _is_set(target: Path, *, is_directory: bool) -> bool:
+    if is_directory or target.is_dir():
+        return is_directory and (target / ".zmetadata").exists()
+    try:
+        members = msgspec.json.decode(target.read_bytes(), type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return False
+    # Version 0 consists of nothing but the references themselves.
+    return "refs" in members or any(key.endswith((".zarray", ".zgroup")) for key in members)

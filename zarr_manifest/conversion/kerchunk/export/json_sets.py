@@ -48,6 +48,7 @@ def export_kerchunk_json(
     *,
     version: int = 1,
     inline_empty: bool = True,
+    overwrite: bool = False,
     allow: Allow = None,
     base: str | Path | None = None,
     limits: Limits | None = None,
@@ -63,12 +64,14 @@ def export_kerchunk_json(
     location : str, Path, obstore store or zarr Store
         The hierarchy: a path, a URL, or a store.
     target : str or Path
-        A file that does not exist: a path, or a ``file:`` URL.
+        A file: a path, or a ``file:`` URL.
     version : {1, 0}
         Version of the reference set; there are no templates in either.
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
         missing.
+    overwrite : bool
+        Replace an existing reference set in JSON, once all is written.
     allow, base, limits
         As for :class:`ManifestStore`; `allow` is needed for manifest documents outside the
         hierarchy, and for a URL that is not public.
@@ -84,8 +87,8 @@ def export_kerchunk_json(
     Raises
     ------
     ManifestError
-        There is no hierarchy, it cannot be read or listed, or the target exists, or its
-        directory does not.
+        There is no hierarchy, it cannot be read or listed, or the target exists and may not
+        be replaced, or its directory does not exist.
 
     Examples
     --------
@@ -103,13 +106,17 @@ def export_kerchunk_json(
     """
     if version not in (0, 1):
         raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
-    file = new_target(target, is_directory=False)
     report = ConversionReport()
     tally = Tally(progress)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     nodes = exported_nodes(hierarchy, inline_empty=inline_empty)
     opening, closing = (b'{"version": 1, "refs": {', b"}}") if version == 1 else (b"{", b"}")
-    with MembersFile.created(file, opening, closing) as members:
+    with (
+        new_target(target, is_directory=False, overwrite=overwrite) as path,
+        path.open("xb") as file,
+    ):
+        members = MembersFile(file)
+        file.write(opening)
         for node in nodes:
             if isinstance(node, ExportedGroup):
                 members.add(_documents(node.path, ".zgroup", node.metadata))
@@ -122,6 +129,7 @@ def export_kerchunk_json(
                     report.refused.append(refused(node.path, error))
             else:
                 report.refused.append(node)
+        file.write(closing)
     return report
 
 
@@ -270,23 +278,6 @@ class MembersFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._is_empty = True
-
-    @classmethod
-    @contextmanager
-    def created(cls, path: Path, opening: bytes, closing: bytes) -> Generator[MembersFile]:
-        """Create a file, with what comes before and after the members.
-
-        There is no file afterwards if anything is raised.
-        """
-        with path.open("xb") as file:
-            try:
-                file.write(opening)
-                yield cls(file)
-                file.write(closing)
-                file.flush()
-            except BaseException:
-                path.unlink()
-                raise
 
     def add(self, members: Iterable[bytes | memoryview]) -> None:
         """Write members, or several together with their separators."""

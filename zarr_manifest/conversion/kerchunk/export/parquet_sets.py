@@ -50,6 +50,7 @@ def export_kerchunk_parquet(
     base: str | Path | None = None,
     limits: Limits | None = None,
     inline_empty: bool = True,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ConversionReport:
     """Export a hierarchy to a kerchunk reference set in Parquet.
@@ -59,7 +60,7 @@ def export_kerchunk_parquet(
     location : str, Path, obstore store or zarr Store
         The hierarchy. Its native arrays are exported too.
     target : str or Path
-        A directory that does not exist, or is empty: a path, or a ``file:`` URL.
+        A directory: a path, or a ``file:`` URL.
     record_size : int
         Number of references per file.
     allow, base, limits
@@ -68,6 +69,8 @@ def export_kerchunk_parquet(
     inline_empty : bool
         Whether explicitly empty chunks become encoded fill values; otherwise they are
         missing.
+    overwrite : bool
+        Replace an existing reference set in Parquet, once all is written.
     progress : callable, optional
         Called after each file with the path of the array, the number of references so
         far, and None: how many there are is not known.
@@ -80,8 +83,8 @@ def export_kerchunk_parquet(
     Raises
     ------
     ManifestError
-        There is no hierarchy, it cannot be read or listed, or the target exists, or its
-        directory does not.
+        There is no hierarchy, it cannot be read or listed, or the target exists and may not
+        be replaced, or its directory does not exist.
     ImportError
         pyarrow is not installed.
 
@@ -96,10 +99,10 @@ def export_kerchunk_parquet(
     parquet()
     if record_size < 1:
         raise ValueError(f"record_size must be at least 1, not {record_size}")
-    directory = new_target(target, is_directory=True)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    export = _Export(directory, record_size, Tally(progress))
-    return export.run(hierarchy, inline_empty=inline_empty)
+    with new_target(target, is_directory=True, overwrite=overwrite) as directory:
+        export = _Export(directory, record_size, Tally(progress))
+        return export.run(hierarchy, inline_empty=inline_empty)
 
 
 @dataclass(slots=True)
