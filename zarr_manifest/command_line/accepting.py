@@ -9,10 +9,8 @@ import click
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
+    hierarchy_argument,
     limit_option,
-    limits,
-    require_no_file,
     sole_writer_option,
 )
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
@@ -29,26 +27,19 @@ from zarr_manifest.showing import counted
         ("accept data.zarr sst time", "both, as one change"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.argument("arrays", nargs=-1, required=True, metavar="ARRAY...")
 @sole_writer_option
 @access_options
 @limit_option
-def accept(hierarchy: str, arrays: tuple[str, ...], sole_writer: bool, **access: Any) -> Outcome:
+def accept(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     """Declare the checksums of the manifest documents of ARRAYs in HIERARCHY as they are now.
 
     For documents that somebody has edited, and for declarations without checksums, which do
     not notice stale copies. The documents are validated first: if there is a problem, nothing
     is written, and the exit status is 1. All that is written is one change.
     """
-    require_no_file(hierarchy)
-    report = conversion.accept(
-        hierarchy,
-        arrays,
-        allow=allowed(access),
-        limits=limits(access["stated_limits"]),
-        sole_writer=sole_writer,
-    )
+    report = conversion.accept(hierarchy, arrays, **how)
     document = {
         "hierarchy": hierarchy,
         "documents": report.documents,

@@ -10,11 +10,9 @@ import click
 import zarr_manifest
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
     duration,
+    hierarchy_argument,
     limit_option,
-    limits,
-    require_no_file,
 )
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted, size
@@ -34,7 +32,7 @@ from zarr_manifest.writing import CleaningReport
         ),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.option(
     "--older-than",
     default="7d",
@@ -63,7 +61,7 @@ def clean(
     dry_run: bool,
     used_by: tuple[str, ...],
     no_others: bool,
-    **access: Any,
+    **how: Any,
 ) -> Outcome:
     """Remove manifest documents and chunks that nothing in HIERARCHY refers to any more.
 
@@ -72,7 +70,6 @@ def clean(
     left; if some metadata or manifest cannot be read, nothing is. Writers may work
     meanwhile: what they write is young.
     """
-    require_no_file(hierarchy)
     if no_others and not used_by:
         raise click.UsageError("--no-others is about chunks that hierarchies share: add --used-by")
     dry_run = dry_run or bool(used_by and not no_others)
@@ -82,8 +79,7 @@ def clean(
         dry_run=dry_run,
         used_by=used_by or None,
         no_others=no_others,
-        allow=allowed(access),
-        limits=limits(access["stated_limits"]),
+        **how,
     )
     document = {
         "hierarchy": hierarchy,

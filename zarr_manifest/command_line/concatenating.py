@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.layout import write, writing
 from zarr_manifest.command_line.options import writing_options
+from zarr_manifest.command_line.outcomes import write
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 
@@ -29,7 +29,9 @@ from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 @click.argument("hierarchy")
 @click.option("--dim", required=True, metavar="NAME", help="Dimension to concatenate along.")
 @writing_options
-def concat(sources: tuple[str, ...], hierarchy: str, dim: str, **layout: Any) -> Outcome:
+def concat(
+    sources: tuple[str, ...], hierarchy: str, dim: str, allow_refused: bool, **how: Any
+) -> Outcome:
     """Make HIERARCHY from SOURCES, in the order given, without copying their data.
 
     SOURCES are hierarchies of any kind, data files, or patterns for these. Arrays along
@@ -37,8 +39,7 @@ def concat(sources: tuple[str, ...], hierarchy: str, dim: str, **layout: Any) ->
     What does not fit is refused, by name and with the difference, and the rest is written;
     the exit status is then 1. If coordinates do not fit, nothing is written.
     """
-    how = writing(layout)
     with bars("files") as shown:
         with stating_usage(ValueError):
             nodes = conversion.read_concatenated(sources, dim=dim, allow=how["allow"])
-        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)

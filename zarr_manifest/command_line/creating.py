@@ -14,8 +14,8 @@ from typing import Any, TextIO
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.layout import write, writing
 from zarr_manifest.command_line.options import writing_options
+from zarr_manifest.command_line.outcomes import write
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion import FORMATS, Parallel
@@ -145,7 +145,8 @@ def create(
     checksum: str | None,
     scans: str | None,
     no_conditions: bool,
-    **layout: Any,
+    allow_refused: bool,
+    **how: Any,
 ) -> Outcome:
     """Make HIERARCHY from the files SOURCES, without copying their data.
 
@@ -168,7 +169,6 @@ def create(
         raise click.UsageError(
             f"the last argument is the hierarchy to create, but {hierarchy} is a file"
         )
-    how = writing(layout)
     named = [*sources, *lines_of(list_)]
     if not named:
         raise click.UsageError("name the files: SOURCES, or --from-file LIST")
@@ -187,7 +187,7 @@ def create(
         options |= {"override": override, "fill_missing": fill_missing}
         with stating_usage(ValueError):
             nodes = conversion.read_files(named, loadable_variables=loadable or None, **options)
-        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)
 
 
 def lines_of(file: TextIO | None) -> list[str]:

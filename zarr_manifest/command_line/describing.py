@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from zarr_manifest.command_line.options import reading, reading_options, require_no_file
-from zarr_manifest.command_line.pages import MOST_OF_A_PAGE, page_option, write_page
+from zarr_manifest.command_line.options import hierarchy_argument, reading_options
+from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, page_option, write_page
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import Painted, spelled
 from zarr_manifest.errors import ManifestError
@@ -33,7 +33,7 @@ from zarr_manifest.locations import ReferencedLocation
         ("info data.zarr --json", "the same for programs"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.option(
     "--map",
     "drawn",
@@ -42,16 +42,15 @@ from zarr_manifest.locations import ReferencedLocation
 )
 @page_option
 @reading_options
-def info(hierarchy: str, drawn: str | None, page: Path | None, **options: Any) -> Outcome:
+def info(hierarchy: str, drawn: str | None, page: Path | None, **how: Any) -> Outcome:
     """Show what HIERARCHY contains: its tree, data types, shapes and references.
 
     HIERARCHY is a path or a URL. Reads metadata and manifests, but no sources.
     The exit status is 1 if an array cannot be read.
     """
-    require_no_file(hierarchy)
     native_chunks = drawn is not None or page is not None
     with stating_usage(ValueError):
-        found = contents(hierarchy, native_chunks=native_chunks, **reading(options))
+        found = contents(hierarchy, native_chunks=native_chunks, **how)
     if page is not None:
         write_page(page, hierarchy, contents_html(found, MOST_OF_A_PAGE))
     nodes, places = found.nodes, found.locations
@@ -74,17 +73,16 @@ def info(hierarchy: str, drawn: str | None, page: Path | None, **options: Any) -
         ("locations data.zarr --json", "with the number of objects, references and bytes of each"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @reading_options
-def locations(hierarchy: str, **options: Any) -> Outcome:
+def locations(hierarchy: str, **how: Any) -> Outcome:
     """Print what a reader of HIERARCHY must allow: URL prefixes, one per line.
 
     Review them before you trust them. The hierarchy itself is not listed: it needs no
     permission.
     """
-    require_no_file(hierarchy)
     with stating_usage(ValueError):
-        found = contents(hierarchy, **reading(options))
+        found = contents(hierarchy, **how)
     for node in found.nodes:
         if node.problem is not None:
             raise node.problem

@@ -11,8 +11,7 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import scans_option
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
-    require_no_file,
+    hierarchy_argument,
     sole_writer_option,
 )
 from zarr_manifest.command_line.outcomes import noted, remarks
@@ -29,7 +28,7 @@ from zarr_manifest.showing import counted
         ("append 2023.zarr '2024*.nc' --dim time --same-locations", "all files that match"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.argument("sources", nargs=-1, required=True)
 @click.option("--dim", required=True, metavar="NAME", help="Dimension to append along.")
 @click.option(
@@ -52,8 +51,7 @@ def append(
     replace: bool,
     same_locations: bool,
     scans: str | None,
-    sole_writer: bool,
-    **access: Any,
+    **how: Any,
 ) -> Outcome:
     """Append SOURCES to HIERARCHY, in the order given, as one change.
 
@@ -61,7 +59,6 @@ def append(
     of it or nothing. If anything does not fit, nothing is written. What is there already,
     with the same references, is left out.
     """
-    require_no_file(hierarchy)
     with stating_usage(ValueError):
         report = conversion.append(
             hierarchy,
@@ -70,8 +67,7 @@ def append(
             replace=replace,
             same_locations=same_locations,
             scans=scans,
-            allow=allowed(access),
-            sole_writer=sole_writer,
+            **how,
         )
     document = {
         "hierarchy": hierarchy,
@@ -113,7 +109,7 @@ def _lines(hierarchy: str, report: AppendReport) -> Iterator[str]:
         ("trim data.zarr --dim time --keep 3650", "at most: does nothing if there are fewer"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.option("--dim", required=True, metavar="NAME", help="Dimension to remove values of.")
 @click.option(
     "--keep",
@@ -123,15 +119,12 @@ def _lines(hierarchy: str, report: AppendReport) -> Iterator[str]:
 )
 @sole_writer_option
 @access_options
-def trim(hierarchy: str, dim: str, keep: int, sole_writer: bool, **access: Any) -> Outcome:
+def trim(hierarchy: str, dim: str, keep: int, **how: Any) -> Outcome:
     """Remove the first values of HIERARCHY along a dimension, in whole chunks, as one change.
 
     Sources stay, and so do the chunks of native arrays, to which references are written.
     """
-    require_no_file(hierarchy)
-    report = conversion.trim(
-        hierarchy, dim=dim, keep=keep, allow=allowed(access), sole_writer=sole_writer
-    )
+    report = conversion.trim(hierarchy, dim=dim, keep=keep, **how)
     document = {
         "hierarchy": hierarchy,
         "kept": report.kept,

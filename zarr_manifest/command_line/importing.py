@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.layout import write, writing
 from zarr_manifest.command_line.options import (
     file_type,
     json_value,
@@ -16,6 +15,7 @@ from zarr_manifest.command_line.options import (
     require_no_file,
     writing_options,
 )
+from zarr_manifest.command_line.outcomes import write
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
 
@@ -51,17 +51,18 @@ def import_() -> None:
     "An empty OLD is the start of every relative path.",
 )
 @writing_options
-def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layout: Any) -> Outcome:
+def kerchunk(
+    references: str, hierarchy: str, rewrites: tuple[str, ...], allow_refused: bool, **how: Any
+) -> Outcome:
     """Make HIERARCHY from kerchunk REFERENCES: a JSON file, or a Parquet directory.
 
     What cannot be expressed is refused, by name and with the reason, and the rest is
     converted; the exit status is then 1.
     """
-    how = writing(layout)
     with bars("nodes") as shown:
         rewrite = pairs(rewrites, "--rewrite", empty_keys=True)
         nodes = conversion.read_kerchunk(references, rewrite=rewrite, allow=how["allow"])
-        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)
 
 
 @import_.command(
@@ -79,17 +80,16 @@ def kerchunk(references: str, hierarchy: str, rewrites: tuple[str, ...], **layou
 @click.argument("hierarchy")
 @click.option("--url", help="URL of STORE in references, if not its path or URL here.")
 @writing_options
-def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome:
+def zarr2(store: str, hierarchy: str, url: str | None, allow_refused: bool, **how: Any) -> Outcome:
     """Make HIERARCHY, in Zarr v3, from the Zarr v2 hierarchy STORE.
 
     The chunks of STORE stay where they are, unchanged.
     """
-    how = writing(layout)
     require_no_file(store)
     with bars("nodes") as shown:
         with stating_usage(ValueError):
             nodes = conversion.read_zarr2(store, url=url, allow=how["allow"])
-        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)
 
 
 @import_.command(
@@ -103,15 +103,14 @@ def zarr2(store: str, hierarchy: str, url: str | None, **layout: Any) -> Outcome
 @click.argument("file", type=file_type)
 @click.argument("hierarchy")
 @writing_options
-def model(file: Path, hierarchy: str, **layout: Any) -> Outcome:
+def model(file: Path, hierarchy: str, allow_refused: bool, **how: Any) -> Outcome:
     """Make HIERARCHY from the Zarr object model in FILE: one JSON value, with inline manifests.
 
     An array without a manifest has no chunks.
     """
-    how = writing(layout)
     with bars("nodes") as shown:
         nodes = conversion.read_model(json_value(file), allow=how["allow"])
-        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)
 
 
 @import_.command(
@@ -134,12 +133,11 @@ def model(file: Path, hierarchy: str, **layout: Any) -> Outcome:
 @click.argument("hierarchy")
 @click.option("--url", required=True, help="Where the objects are.")
 @writing_options
-def dandi(manifest: str, hierarchy: str, url: str, **layout: Any) -> Outcome:
+def dandi(manifest: str, hierarchy: str, url: str, allow_refused: bool, **how: Any) -> Outcome:
     """Make HIERARCHY from MANIFEST, which lists the objects of one state of a Zarr hierarchy.
 
     Chunks refer to the versions of objects that the manifest names.
     """
-    how = writing(layout)
     with bars("nodes") as shown:
         nodes = conversion.read_dandi(manifest, url=url, allow=how["allow"])
-        return write(hierarchy, nodes, shown, how, allow_refused=layout["allow_refused"])
+        return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)

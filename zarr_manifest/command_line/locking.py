@@ -10,8 +10,7 @@ import click
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
-    require_no_file,
+    hierarchy_argument,
     sole_writer_option,
 )
 from zarr_manifest.command_line.tasks import Outcome, Task
@@ -26,19 +25,17 @@ from zarr_manifest.showing import counted
         ("lock data.zarr sst time", "only these arrays"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.argument("arrays", nargs=-1, metavar="[ARRAY]...")
 @sole_writer_option
 @access_options
-def lock(hierarchy: str, arrays: tuple[str, ...], sole_writer: bool, **access: Any) -> Outcome:
+def lock(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     """Add the lock to manifest arrays of HIERARCHY that lack it, by default all.
 
     Zarr without this package then refuses them, instead of reading fill values. Readers
     with this package are not disturbed. The arrays are locked in one change, or none is.
     """
-    require_no_file(hierarchy)
-    allow = allowed(access)
-    locked = conversion.lock(hierarchy, arrays or None, sole_writer=sole_writer, allow=allow)
+    locked = conversion.lock(hierarchy, arrays or None, **how)
     return Outcome({"hierarchy": hierarchy, "locked": locked}, _lines(hierarchy, locked))
 
 

@@ -1,13 +1,18 @@
-"""Options that several commands share, and their meaning for the library."""
+"""Arguments and options that several commands share.
+
+Commands get their values as arguments of the library: ``--no-lock`` as ``lock``, for example.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import click
 
@@ -35,118 +40,22 @@ def _together(*options: _Decorator) -> _Decorator:
     return decorate
 
 
-access_options = _together(
-    click.option(
-        "--allow",
-        "anonymously",
-        multiple=True,
-        metavar="PREFIX",
-        help="Access URLs below this prefix without credentials. Repeatable.",
-    ),
-    click.option(
-        "--environment",
-        "with_credentials",
-        multiple=True,
-        metavar="PREFIX",
-        help="Access URLs below this prefix with credentials from the environment. Repeatable.",
-    ),
-    click.option(
-        "--option",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Setting for access to those URLs, such as region=us-east-1 or "
-        "endpoint=http://localhost:9000. Repeatable.",
-    ),
-)
+def _converted(convert: Callable[..., dict[str, Any]], *options: _Decorator) -> _Decorator:
+    """Return options whose values a command gets as `convert` returns them."""
+    names = inspect.signature(convert).parameters
 
-limit_option = click.option(
-    "--limit",
-    "stated_limits",
-    multiple=True,
-    metavar="NAME=NUMBER",
-    help=f"Refuse manifests above this limit: {', '.join(Limits.__struct_fields__)}. Repeatable.",
-)
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(**given: Any) -> Any:
+            stated = {name: given.pop(name) for name in names}
+            return function(**convert(**stated), **given)
 
-no_lock_option = click.option(
-    "--no-lock",
-    is_flag=True,
-    help="Let readers open the arrays that do not know manifests, and read fill values.",
-)
+        return _together(*options)(command)
 
-sole_writer_option = click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Promise that nobody else writes there, for stores that cannot detect it.",
-)
+    return decorate
 
-allow_refused_option = click.option(
-    "--allow-refused", is_flag=True, help="Exit with 0 even if something was refused."
-)
 
-reading_options = _together(
-    access_options,
-    click.option(
-        "--base",
-        metavar="URL",
-        help="Base that relative paths in manifests are relative to, overriding what arrays "
-        "declare; itself relative to the hierarchy.",
-    ),
-    limit_option,
-)
-
-file_type = click.Path(path_type=Path, exists=True, dir_okay=False)
-
-layout_options = _together(
-    click.option(
-        "--codec",
-        "codecs",
-        multiple=True,
-        type=click.Choice(["gzip", "zstd", "crc32c"]),
-        help="Encode manifests with this codec. Repeatable, in the order of encoding.",
-    ),
-    click.option(
-        "--partition-shape",
-        "partition_shapes",
-        multiple=True,
-        metavar="[ARRAY=]N,N,…",
-        help="Split the manifest of ARRAY, or of every array with as many dimensions, into "
-        "documents of this many chunks. Repeatable.",
-    ),
-    click.option(
-        "--inline-below",
-        type=click.IntRange(min=0),
-        metavar="BYTES",
-        help="Write manifests smaller than this into zarr.json; 0 writes documents for all. "
-        "By default, those below 4 kB, until all of them have 256 kB.",
-    ),
-    click.option(
-        "--overwrite",
-        is_flag=True,
-        help="Replace an existing hierarchy, but for native arrays that the new one lacks.",
-    ),
-    no_lock_option,
-    sole_writer_option,
-    allow_refused_option,
-    access_options,
-)
-
-writing_options = _together(
-    click.option(
-        "--base",
-        metavar="URL",
-        help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
-    ),
-    click.option(
-        "--rename",
-        "renames",
-        multiple=True,
-        metavar="OLD=NEW",
-        help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
-        "begin with two underscores. Repeatable.",
-    ),
-    layout_options,
-)
+# Values -------------------------------------------------------------------------------
 
 
 def pairs(texts: tuple[str, ...], option: str, *, empty_keys: bool = False) -> dict[str, str]:
@@ -191,6 +100,11 @@ def require_no_file(hierarchy: str) -> None:
         )
 
 
+def _hierarchy(hierarchy: str) -> dict[str, Any]:
+    require_no_file(hierarchy)
+    return {"hierarchy": hierarchy}
+
+
 def json_value(file: Path) -> Any:
     """Return the JSON value in a file.
 
@@ -207,31 +121,8 @@ def json_value(file: Path) -> Any:
         ) from error
 
 
-class Reading(TypedDict):
-    """Arguments of the library's functions that read a hierarchy."""
-
-    allow: Mapping[str, Access]
-    base: str | None
-    limits: Limits | None
-
-
-def reading(options: Mapping[str, Any]) -> Reading:
-    """Return the values of :data:`reading_options` as arguments of the library.
-
-    Raises
-    ------
-    UsageError
-        Values conflict, or there is no such limit.
-    """
-    return {
-        "allow": allowed(options),
-        "base": options["base"],
-        "limits": limits(options["stated_limits"]),
-    }
-
-
 def limits(texts: tuple[str, ...]) -> Limits | None:
-    """Return the values of :data:`limit_option`.
+    """Return the values of ``--limit``.
 
     Raises
     ------
@@ -254,8 +145,10 @@ def limits(texts: tuple[str, ...]) -> Limits | None:
     return Limits(**found) if found else None
 
 
-def allowed(options: Mapping[str, Any]) -> Mapping[str, Access]:
-    """Return the values of :data:`access_options` as `allow` of the library.
+def allowed(
+    anonymously: tuple[str, ...], with_credentials: tuple[str, ...], stated: tuple[str, ...]
+) -> Mapping[str, Access]:
+    """Return the values of ``--allow``, ``--environment`` and ``--option``.
 
     Raises
     ------
@@ -264,12 +157,10 @@ def allowed(options: Mapping[str, Any]) -> Mapping[str, Access]:
 
     Examples
     --------
-    >>> settings = ("region=us-east-1",)
-    >>> allowed({"anonymously": ("s3://b/",), "with_credentials": (), "settings": settings})
+    >>> allowed(("s3://b/",), (), ("region=us-east-1",))
     {'s3://b/': anonymous(region=…)}
     """
-    settings: dict[str, Any] = dict(pairs(options["settings"], "--option"))
-    anonymously, with_credentials = options["anonymously"], options["with_credentials"]
+    settings: dict[str, Any] = dict(pairs(stated, "--option"))
     if settings and not anonymously and not with_credentials:
         raise click.UsageError(
             "--option applies to the URLs that --allow PREFIX or --environment PREFIX names: "
@@ -299,3 +190,178 @@ def duration(text: str, option: str) -> timedelta:
     if found is None:
         raise click.UsageError(f"{option} takes a time such as 7d, 12h, 30m or 0s, not {text!r}")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def partition_shape(
+    texts: tuple[str, ...],
+) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
+    """Return the values of ``--partition-shape``, for all arrays or by array.
+
+    Raises
+    ------
+    UsageError
+        A value is invalid, or values conflict.
+
+    Examples
+    --------
+    >>> partition_shape(("10,1,1",))
+    (10, 1, 1)
+    >>> partition_shape(("a/sst=10,1,1", "a/time=1000"))
+    {'a/sst': (10, 1, 1), 'a/time': (1000,)}
+    """
+    if not texts:
+        return None
+    by_array = dict(_named(text) for text in texts)
+    if "" not in by_array:
+        return by_array
+    if len(texts) > 1:
+        raise click.UsageError("--partition-shape without an array must be given alone, and once")
+    return by_array[""]
+
+
+def _named(text: str) -> tuple[str, tuple[int, ...]]:
+    array, _, numbers = text.rpartition("=")
+    try:
+        shape = tuple(int(number) for number in numbers.split(","))
+    except ValueError:
+        shape = (0,)
+    if min(shape) < 1:
+        raise click.UsageError(
+            f"--partition-shape takes positive integers such as 10,1,1 or sst=10,1,1, not {text!r}"
+        )
+    return array.strip("/"), shape
+
+
+# Options ------------------------------------------------------------------------------
+
+
+hierarchy_argument = _converted(_hierarchy, click.argument("hierarchy"))
+
+access_options = _converted(
+    lambda anonymously, with_credentials, settings: {
+        "allow": allowed(anonymously, with_credentials, settings)
+    },
+    click.option(
+        "--allow",
+        "anonymously",
+        multiple=True,
+        metavar="PREFIX",
+        help="Access URLs below this prefix without credentials. Repeatable.",
+    ),
+    click.option(
+        "--environment",
+        "with_credentials",
+        multiple=True,
+        metavar="PREFIX",
+        help="Access URLs below this prefix with credentials from the environment. Repeatable.",
+    ),
+    click.option(
+        "--option",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Setting for access to those URLs, such as region=us-east-1 or "
+        "endpoint=http://localhost:9000. Repeatable.",
+    ),
+)
+
+limit_option = _converted(
+    lambda stated_limits: {"limits": limits(stated_limits)},
+    click.option(
+        "--limit",
+        "stated_limits",
+        multiple=True,
+        metavar="NAME=NUMBER",
+        help="Refuse manifests above this limit: "
+        f"{', '.join(Limits.__struct_fields__)}. Repeatable.",
+    ),
+)
+
+no_lock_option = _converted(
+    lambda no_lock: {"lock": not no_lock},
+    click.option(
+        "--no-lock",
+        is_flag=True,
+        help="Let readers open the arrays that do not know manifests, and read fill values.",
+    ),
+)
+
+sole_writer_option = click.option(
+    "--sole-writer",
+    is_flag=True,
+    help="Promise that nobody else writes there, for stores that cannot detect it.",
+)
+
+allow_refused_option = click.option(
+    "--allow-refused", is_flag=True, help="Exit with 0 even if something was refused."
+)
+
+reading_options = _together(
+    access_options,
+    click.option(
+        "--base",
+        metavar="URL",
+        help="Base that relative paths in manifests are relative to, overriding what arrays "
+        "declare; itself relative to the hierarchy.",
+    ),
+    limit_option,
+)
+
+file_type = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+layout_options = _together(
+    click.option(
+        "--codec",
+        "codecs",
+        multiple=True,
+        type=click.Choice(["gzip", "zstd", "crc32c"]),
+        help="Encode manifests with this codec. Repeatable, in the order of encoding.",
+    ),
+    _converted(
+        lambda partition_shapes: {"partition_shape": partition_shape(partition_shapes)},
+        click.option(
+            "--partition-shape",
+            "partition_shapes",
+            multiple=True,
+            metavar="[ARRAY=]N,N,…",
+            help="Split the manifest of ARRAY, or of every array with as many dimensions, into "
+            "documents of this many chunks. Repeatable.",
+        ),
+    ),
+    click.option(
+        "--inline-below",
+        type=click.IntRange(min=0),
+        metavar="BYTES",
+        help="Write manifests smaller than this into zarr.json; 0 writes documents for all. "
+        "By default, those below 4 kB, until all of them have 256 kB.",
+    ),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Replace an existing hierarchy, but for native arrays that the new one lacks.",
+    ),
+    no_lock_option,
+    sole_writer_option,
+    allow_refused_option,
+    access_options,
+)
+
+writing_options = _together(
+    click.option(
+        "--base",
+        metavar="URL",
+        help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
+    ),
+    _converted(
+        lambda renames: {"rename": pairs(renames, "--rename")},
+        click.option(
+            "--rename",
+            "renames",
+            multiple=True,
+            metavar="OLD=NEW",
+            help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
+            "begin with two underscores. Repeatable.",
+        ),
+    ),
+    layout_options,
+)

@@ -1,14 +1,21 @@
-"""The outcome of a conversion, as text and as JSON."""
+"""What several commands write and show: hierarchies, reports, and pages for web browsers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
 
+import click
+
+from zarr_manifest import conversion
+from zarr_manifest.command_line.progress import Bars
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
 from zarr_manifest.command_line.wording import command, spelled
-from zarr_manifest.conversion import ConversionReport, RefusedNode
-from zarr_manifest.showing import counted, note_lines, size
+from zarr_manifest.conversion import ConversionReport, Node, RefusedNode, RefusedSource
+from zarr_manifest.showing import counted, html_page, note_lines, size
 
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
@@ -21,6 +28,15 @@ def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
 def noted(notes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Return notes as JSON values."""
     return [{"path": path, "note": spelled(note)} for path, note in notes]
+
+
+def refused_sources(refused: Iterable[RefusedSource]) -> tuple[list[dict[str, str]], list[str]]:
+    """Return refused sources as JSON values, and as lines."""
+    documents = [
+        {"location": each.location, "code": each.code, "reason": spelled(each.reason)}
+        for each in refused
+    ]
+    return documents, [f"refused: {': '.join(each.values())}" for each in documents]
 
 
 def hierarchy_outcome(hierarchy: str, report: ConversionReport, *, allow_refused: bool) -> Outcome:
@@ -62,3 +78,65 @@ def remarks(notes: Iterable[tuple[str, str]], refused: Iterable[RefusedNode]) ->
         yield f"note: {line}"
     for node in refused:
         yield f"refused: /{node.path}: {node.code}: {spelled(node.reason)}"
+
+
+def write(
+    hierarchy: str,
+    nodes: Iterable[Node],
+    shown: Bars,
+    how: Mapping[str, Any],
+    *,
+    allow_refused: bool = False,
+) -> Outcome:
+    """Write a hierarchy; `how` are the values of `writing_options`."""
+    stated: object = how.get("partition_shape")
+    by_array = cast("dict[str, object]", stated) if isinstance(stated, dict) else {}
+    unused = dict[str, None].fromkeys(by_array)
+    with no_empty_directories(hierarchy):
+        report = conversion.write_hierarchy(
+            hierarchy, _marking_used(nodes, unused), progress=shown.wrote, **how
+        )
+    report.notes += [
+        (path, "there is no such array: its partition shape was ignored") for path in unused
+    ]
+    return hierarchy_outcome(hierarchy, report, allow_refused=allow_refused)
+
+
+def _marking_used(nodes: Iterable[Node], paths: dict[str, None]) -> Iterator[Node]:
+    """Pass nodes on, removing their paths from `paths`."""
+    for node in nodes:
+        paths.pop(node.path.strip("/"), None)
+        yield node
+
+
+@contextmanager
+def no_empty_directories(hierarchy: str) -> Generator[None]:
+    """On failure, remove the directories that were made for a hierarchy, if they are empty."""
+    made = "://" not in hierarchy and not Path(hierarchy).exists()
+    try:
+        yield
+    except BaseException:
+        for directory, _, _ in os.walk(hierarchy, topdown=False) if made else ():
+            with suppress(OSError):  # it is not empty
+                Path(directory).rmdir()
+        raise
+
+
+# Pages ----------------------------------------------------------------------------------
+
+
+# Of nodes, findings or differences: more would make a page of some ten megabytes.
+MOST_OF_A_PAGE = 2_000
+
+page_option = click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write a page for web browsers, which needs no network.",
+)
+
+
+def write_page(file: Path, title: str, *parts: str) -> None:
+    """Write a page, replacing what is there."""
+    file.write_text(html_page(title, "\n".join(parts)), encoding="utf-8")

@@ -10,8 +10,7 @@ import click
 import zarr_manifest
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
-    require_no_file,
+    hierarchy_argument,
     sole_writer_option,
 )
 from zarr_manifest.command_line.tasks import Outcome, Task
@@ -26,17 +25,16 @@ from zarr_manifest.showing import counted
         ("recover data.zarr --json", "which nodes were behind, for scripts"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @sole_writer_option
 @access_options
-def recover(hierarchy: str, sole_writer: bool, **access: Any) -> Outcome:
+def recover(hierarchy: str, **how: Any) -> Outcome:
     """Write the own metadata of nodes of HIERARCHY that an interrupted writer left behind.
 
     Its change counts already: readers that open HIERARCHY see it. Whatever else changes
     HIERARCHY does this as well.
     """
-    require_no_file(hierarchy)
-    nodes = zarr_manifest.recover(hierarchy, sole_writer=sole_writer, allow=allowed(access))
+    nodes = zarr_manifest.recover(hierarchy, **how)
     document = {"hierarchy": hierarchy, "nodes": nodes}
     return Outcome(document, _lines(hierarchy, nodes))
 

@@ -10,14 +10,12 @@ import click
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
+    hierarchy_argument,
     limit_option,
-    limits,
-    require_no_file,
     sole_writer_option,
 )
+from zarr_manifest.command_line.outcomes import refused_sources
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
-from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import RenewalReport
 from zarr_manifest.showing import counted
 
@@ -36,19 +34,13 @@ read_option = click.option(
         ("refresh mirror.zarr sst --read", "one array; all of its chunks are read"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.argument("arrays", nargs=-1)
 @read_option
 @sole_writer_option
 @access_options
 @limit_option
-def refresh(
-    hierarchy: str,
-    arrays: tuple[str, ...],
-    read: bool,
-    sole_writer: bool,
-    **access: Any,
-) -> Outcome:
+def refresh(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     """Record the present state of the sources of a HIERARCHY, or of some of its ARRAYS.
 
     For sources with other times and the same bytes, as after a restore. Each must have the
@@ -56,31 +48,18 @@ def refresh(
     refused by name, and stay as recorded; the exit status is then 1. All that is recorded
     is one change.
     """
-    require_no_file(hierarchy)
-    report = conversion.refresh(
-        hierarchy,
-        arrays or None,
-        read=read,
-        allow=allowed(access),
-        limits=limits(access["stated_limits"]),
-        sole_writer=sole_writer,
-    )
-    return renewal_outcome(hierarchy, report)
+    return renewal_outcome(hierarchy, conversion.refresh(hierarchy, arrays or None, **how))
 
 
 def renewal_outcome(hierarchy: str, report: RenewalReport) -> Outcome:
     """Return the outcome of checking and recording sources."""
-    refused: list[dict[str, Any]] = [
-        {"location": each.location, "code": each.code, "reason": spelled(each.reason)}
-        for each in report.refused
-    ]
+    refused, remarks = refused_sources(report.refused)
     document = {
         "hierarchy": hierarchy,
         "objects": report.objects,
         "arrays": report.arrays,
         "refused": refused,
     }
-    remarks = [f"refused: {each['location']}: {each['code']}: {each['reason']}" for each in refused]
     return Outcome(document, _lines(hierarchy, report), remarks, PROBLEMS if refused else 0)
 
 

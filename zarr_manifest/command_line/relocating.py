@@ -11,11 +11,9 @@ import click
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
+    hierarchy_argument,
     limit_option,
-    limits,
     pairs,
-    require_no_file,
     sole_writer_option,
 )
 from zarr_manifest.command_line.refreshing import read_option, renewal_outcome
@@ -35,7 +33,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
         ),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.argument("moves", nargs=-1, required=True, metavar="OLD=NEW...")
 @click.option(
     "--array", "arrays", multiple=True, metavar="PATH", help="Only this array. Repeatable."
@@ -48,9 +46,7 @@ def relocate(
     hierarchy: str,
     moves: tuple[str, ...],
     arrays: tuple[str, ...],
-    read: bool,
-    sole_writer: bool,
-    **access: Any,
+    **how: Any,
 ) -> Outcome:
     """Let a HIERARCHY refer to sources below NEW that were below OLD.
 
@@ -59,18 +55,9 @@ def relocate(
     object has not, nothing is written, and the exit status is 1. The new paths of all arrays
     are one change.
     """
-    require_no_file(hierarchy)
     places = {_place(old): _place(new) for old, new in pairs(moves, "relocate").items()}
     with stating_usage(ValueError):
-        report = conversion.relocate(
-            hierarchy,
-            places,
-            arrays or None,
-            read=read,
-            allow=allowed(access),
-            limits=limits(access["stated_limits"]),
-            sole_writer=sole_writer,
-        )
+        report = conversion.relocate(hierarchy, places, arrays or None, **how)
     return renewal_outcome(hierarchy, report)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, TextIO
 
 import click
@@ -18,10 +17,10 @@ from zarr_manifest.command_line.creating import (
     parallel_option,
     recursive_option,
 )
-from zarr_manifest.command_line.options import access_options, allowed
+from zarr_manifest.command_line.options import access_options
+from zarr_manifest.command_line.outcomes import refused_sources
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
-from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.conversion import ScanReport
 from zarr_manifest.showing import counted
 
@@ -71,7 +70,7 @@ def scan(
     loadable: tuple[str, ...],
     parallel: str | None,
     checksum: str | None,
-    **access: Any,
+    **how: Any,
 ) -> Outcome:
     """Scan FILES, and keep what is found in each, for create --scans with the same options.
 
@@ -95,16 +94,17 @@ def scan(
             loadable_variables=loadable or None,
             checksum=checksum,
             parallel=workers,
-            allow=allowed(access),
             progress=shown.found,
+            **how,
         )
     return _outcome(scans, report)
 
 
 def _outcome(scans: str, report: ScanReport) -> Outcome:
-    refused = [
-        {"location": each.location, "code": each.code, "reason": spelled(each.reason)}
-        for each in report.refused
+    refused, remarks = refused_sources(report.refused)
+    unkept = [
+        f"note: {url}: not kept: its state is unknown, or it has just been written"
+        for url in report.unkept
     ]
     document = {
         "scans": scans,
@@ -114,11 +114,4 @@ def _outcome(scans: str, report: ScanReport) -> Outcome:
         "refused": refused,
     }
     lines = [f"{scans}: {counted(report.found, 'scan')} found, {report.made:,} made"]
-    return Outcome(document, lines, list(_remarks(report, refused)), PROBLEMS if refused else 0)
-
-
-def _remarks(report: ScanReport, refused: list[dict[str, str]]) -> Iterator[str]:
-    for url in report.unkept:
-        yield f"note: {url}: not kept: its state is unknown, or it has just been written"
-    for each in refused:
-        yield f"refused: {each['location']}: {each['code']}: {each['reason']}"
+    return Outcome(document, lines, [*unkept, *remarks], PROBLEMS if refused else 0)

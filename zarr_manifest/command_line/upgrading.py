@@ -11,11 +11,9 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
     access_options,
     allow_refused_option,
-    allowed,
+    hierarchy_argument,
     limit_option,
-    limits,
     no_lock_option,
-    require_no_file,
     sole_writer_option,
 )
 from zarr_manifest.command_line.outcomes import noted, refusals, remarks
@@ -33,7 +31,7 @@ from zarr_manifest.showing import counted
         ("upgrade theirs.zarr --working-directory /data/theirs/", "in place; it was written there"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.option("--to", "target", metavar="TARGET", help="Repair a copy, written here.")
 @click.option(
     "--working-directory",
@@ -50,12 +48,9 @@ from zarr_manifest.showing import counted
 def upgrade(
     hierarchy: str,
     target: str | None,
-    working_directory: str | None,
     dry_run: bool,
-    no_lock: bool,
-    sole_writer: bool,
     allow_refused: bool,
-    **access: Any,
+    **how: Any,
 ) -> Outcome:
     """Repair a HIERARCHY that VirtualiZarr 1.0 to 1.3 wrote.
 
@@ -63,18 +58,8 @@ def upgrade(
     refused with the reason and left unchanged; the exit status is then 1. Sources are
     not read. A second run changes nothing.
     """
-    require_no_file(hierarchy)
     with stating_usage(ValueError):
-        report = conversion.upgrade(
-            hierarchy,
-            target=target,
-            allow=allowed(access),
-            working_directory=working_directory,
-            limits=limits(access["stated_limits"]),
-            dry_run=dry_run,
-            lock=not no_lock,
-            sole_writer=sole_writer,
-        )
+        report = conversion.upgrade(hierarchy, target=target, dry_run=dry_run, **how)
     document = {
         "hierarchy": hierarchy,
         "target": target,

@@ -10,10 +10,9 @@ import click
 import zarr_manifest
 from zarr_manifest.command_line.options import (
     file_type,
+    hierarchy_argument,
     json_value,
-    reading,
     reading_options,
-    require_no_file,
 )
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
@@ -32,7 +31,7 @@ from zarr_manifest.showing import counted, note_lines
         ("validate data.zarr --json", "for programs"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.option(
     "--array",
     "arrays",
@@ -49,7 +48,7 @@ from zarr_manifest.showing import counted, note_lines
 @click.option("--strict", is_flag=True, help="Take notes for problems.")
 @reading_options
 def validate(
-    hierarchy: str, arrays: tuple[str, ...], model: Path | None, strict: bool, **options: Any
+    hierarchy: str, arrays: tuple[str, ...], model: Path | None, strict: bool, **how: Any
 ) -> Outcome:
     """Check the declarations and manifests of HIERARCHY, without reading sources.
 
@@ -57,14 +56,13 @@ def validate(
     look. The exit status is 1 if there is a problem. With a model, each node that is missing,
     differs or is not in the model is one; where its chunks are does not count.
     """
-    require_no_file(hierarchy)
     with stating_usage(ValueError):
         found = zarr_manifest.validate(
             hierarchy,
             arrays=arrays or None,
             strict=True,
             model=None if model is None else json_value(model),
-            **reading(options),
+            **how,
         )
     notes = [each for each in found if each.is_note]
     problems = [each for each in found if not each.is_note]

@@ -15,15 +15,12 @@ import zarr_manifest
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import dask_client, executor
 from zarr_manifest.command_line.options import (
-    allowed,
     duration,
-    limits,
-    reading,
+    hierarchy_argument,
     reading_options,
-    require_no_file,
     sole_writer_option,
 )
-from zarr_manifest.command_line.pages import MOST_OF_A_PAGE, page_option, write_page
+from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, page_option, write_page
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.refreshing import renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
@@ -52,7 +49,7 @@ _MOST_LINES = 100
         ),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.option(
     "--array",
     "arrays",
@@ -122,7 +119,7 @@ def verify(
     added: str | None,
     sole_writer: bool,
     page: Path | None,
-    **options: Any,
+    **how: Any,
 ) -> Outcome:
     """Verify that the chunks of HIERARCHY are what its manifests say.
 
@@ -130,7 +127,6 @@ def verify(
     state, and do not end too early; with --read, also the bytes of chunks. The exit status is 1
     if something is damaged, and 3 if something could not be checked.
     """
-    require_no_file(hierarchy)
     if since is not None and not states:
         raise click.UsageError("--since says how old results may be: name their file with --state")
     what = [] if added is None else added.split(",")
@@ -148,11 +144,11 @@ def verify(
             parallel=workers,
             per_second=rate,
             progress=shown.checked,
-            **reading(options),
+            **how,
         )
     report.hierarchy = hierarchy
     if page is not None:
-        tree = contents_html(zarr_manifest.contents(hierarchy, **reading(options)), MOST_OF_A_PAGE)
+        tree = contents_html(zarr_manifest.contents(hierarchy, **how), MOST_OF_A_PAGE)
         write_page(page, hierarchy, report.html(MOST_OF_A_PAGE), tree)
     findings = [finding_line(each, spelled) for each in report]
     document = report.to_json()
@@ -169,8 +165,8 @@ def verify(
         arrays or None,
         checksum="crc32c" if "checksums" in what else None,
         etags="etags" in what,
-        allow=allowed(options),
-        limits=limits(options["stated_limits"]),
+        allow=how["allow"],
+        limits=how["limits"],
         sole_writer=sole_writer,
     )
     renewed = renewal_outcome(hierarchy, renewal)

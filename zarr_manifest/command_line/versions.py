@@ -10,17 +10,20 @@ import click
 import zarr_manifest
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import checksum_option
-from zarr_manifest.command_line.layout import no_empty_directories, writing
 from zarr_manifest.command_line.options import (
     access_options,
-    allowed,
+    hierarchy_argument,
     layout_options,
     limit_option,
-    limits,
     require_no_file,
 )
-from zarr_manifest.command_line.outcomes import hierarchy_outcome
-from zarr_manifest.command_line.pages import MOST_OF_A_PAGE, page_option, write_page
+from zarr_manifest.command_line.outcomes import (
+    MOST_OF_A_PAGE,
+    hierarchy_outcome,
+    no_empty_directories,
+    page_option,
+    write_page,
+)
 from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import FAILED, PROBLEMS, Outcome, Task, stating_usage
 
@@ -52,7 +55,7 @@ _STATUSES = {"equal": 0, "different": PROBLEMS, "unknown": FAILED}
         ),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @click.argument("target")
 @checksum_option
 @click.option("--copy", is_flag=True, help="Copy all chunks, under names with their digest.")
@@ -66,10 +69,10 @@ _STATUSES = {"equal": 0, "different": PROBLEMS, "unknown": FAILED}
 def snapshot(
     hierarchy: str,
     target: str,
-    checksum: str | None,
     copy: bool,
     chunks_in: str | None,
-    **layout: Any,
+    allow_refused: bool,
+    **how: Any,
 ) -> Outcome:
     """Write TARGET, which reads as HIERARCHY does now, or raises an error.
 
@@ -79,22 +82,13 @@ def snapshot(
     name, and nothing is written then. What cannot be expressed in Zarr v3 is refused, and
     the rest is written; the exit status is then 1.
     """
-    require_no_file(hierarchy)
     if chunks_in is not None and not copy:
         raise click.UsageError("--chunks-in says where chunks are copied to: add --copy")
-    how = writing(layout)
     with bars("nodes") as shown, stating_usage(ValueError), no_empty_directories(target):
         report = zarr_manifest.snapshot(
-            hierarchy,
-            target,
-            checksum=checksum,
-            copy=copy,
-            chunks_in=chunks_in,
-            limits=limits(layout["stated_limits"]),
-            progress=shown.wrote,
-            **how,
+            hierarchy, target, copy=copy, chunks_in=chunks_in, progress=shown.wrote, **how
         )
-    return hierarchy_outcome(target, report, allow_refused=layout["allow_refused"])
+    return hierarchy_outcome(target, report, allow_refused=allow_refused)
 
 
 @click.command(
@@ -106,19 +100,16 @@ def snapshot(
         ("id snap.zarr --json", "for programs"),
     ],
 )
-@click.argument("hierarchy")
+@hierarchy_argument
 @access_options
 @limit_option
-def id_(hierarchy: str, **access: Any) -> Outcome:
+def id_(hierarchy: str, **how: Any) -> Outcome:
     """Print the identity of HIERARCHY: a digest of all its metadata and manifests.
 
     Hierarchies with the same identity read the same values, or raise an error. So one has
     none if a source may change unnoticed: take a snapshot first. Sources are not read.
     """
-    require_no_file(hierarchy)
-    found = zarr_manifest.identity(
-        hierarchy, allow=allowed(access), limits=limits(access["stated_limits"])
-    )
+    found = zarr_manifest.identity(hierarchy, **how)
     return Outcome({"hierarchy": hierarchy, "id": found}, [found])
 
 
@@ -141,7 +132,7 @@ def id_(hierarchy: str, **access: Any) -> Outcome:
 @page_option
 @access_options
 @limit_option
-def diff(old: str, new: str, page: Path | None, **access: Any) -> Outcome:
+def diff(old: str, new: str, page: Path | None, **how: Any) -> Outcome:
     """Print which arrays, groups, attributes and chunks differ between OLD and NEW.
 
     Sources are not read: the bytes of two chunks are known to be equal, known to differ, or
@@ -149,9 +140,7 @@ def diff(old: str, new: str, page: Path | None, **access: Any) -> Outcome:
     """
     for hierarchy in (old, new):
         require_no_file(hierarchy)
-    found = zarr_manifest.diff(
-        old, new, allow=allowed(access), limits=limits(access["stated_limits"])
-    )
+    found = zarr_manifest.diff(old, new, **how)
     if page is not None:
         write_page(page, f"{old} and {new}", found.html(MOST_OF_A_PAGE))
     document = {
