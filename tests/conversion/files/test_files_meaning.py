@@ -24,7 +24,7 @@ from tests.conversion.files.converted_files import (
     same,
 )
 from zarr_manifest.conversion import read_files
-from zarr_manifest.conversion.meaning import other_meaning
+from zarr_manifest.conversion.fitting import other_meaning
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

@@ -13,8 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.fitting import decoding
-from zarr_manifest.conversion.meaning import made_alike, meanings_of, same_value, shown_value
+from zarr_manifest.conversion.fitting import (
+    decoding,
+    made_alike,
+    meanings_of,
+    same_value,
+    shown_value,
+)
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import encoded_chunks

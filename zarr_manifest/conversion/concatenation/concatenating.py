@@ -29,7 +29,7 @@ from zarr_manifest.conversion.concatenation.comparing import (
 )
 from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
 from zarr_manifest.conversion.concatenation.placing import Joint, fit
-from zarr_manifest.conversion.meaning import is_of_time, other_meaning
+from zarr_manifest.conversion.fitting import is_of_time, other_meaning
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     ConversionReport,

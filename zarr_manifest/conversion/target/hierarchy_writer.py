@@ -23,7 +23,7 @@ from zarr_manifest.conversion.nodes import (
     Tally,
     refused,
 )
-from zarr_manifest.conversion.target.array_metadata import require_valid_array, require_valid_group
+from zarr_manifest.conversion.target.arrays import require_valid_array, require_valid_group
 from zarr_manifest.conversion.target.renaming import Renaming
 from zarr_manifest.conversion.target.source_paths import SourcePaths
 from zarr_manifest.errors import (

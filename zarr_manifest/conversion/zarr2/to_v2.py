@@ -31,7 +31,7 @@ from zarr_manifest.conversion.zarr2.codecs import (
     OBJECT_CODECS,
     zarr2_config,
 )
-from zarr_manifest.conversion.zarr2.missing_values import fill_value_for_masking
+from zarr_manifest.conversion.zarr2.fill_values import fill_value_for_masking
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, strict
 

@@ -28,8 +28,7 @@ from zarr_manifest.conversion.zarr2.codecs import (
     CodecMembers,
 )
 from zarr_manifest.conversion.zarr2.data_types import DataType, convert_data_type
-from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
-from zarr_manifest.conversion.zarr2.missing_values import fill_value_as_attribute
+from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value, fill_value_as_attribute
 from zarr_manifest.showing import counted
 
 if TYPE_CHECKING:

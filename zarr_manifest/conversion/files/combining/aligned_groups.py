@@ -19,7 +19,7 @@ from zarr_manifest.conversion.files.combining.opened_files import (
 )
 from zarr_manifest.conversion.files.combining.splitting import with_codecs_of
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
-from zarr_manifest.conversion.meaning import made_alike, meanings_of, other_meaning
+from zarr_manifest.conversion.fitting import made_alike, meanings_of, other_meaning
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual
 from zarr_manifest.errors import Advice, Setting

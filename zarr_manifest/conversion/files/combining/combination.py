@@ -40,7 +40,7 @@ from zarr_manifest.conversion.files.combining.splitting import (
     storage_difference,
 )
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, with_metadata
-from zarr_manifest.conversion.meaning import is_of_time, other_meaning
+from zarr_manifest.conversion.fitting import is_of_time, other_meaning
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted

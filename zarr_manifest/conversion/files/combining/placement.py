@@ -10,7 +10,7 @@ import numpy as np
 
 from zarr_manifest.conversion.files.combining.aligned_groups import AlignedGroup
 from zarr_manifest.conversion.files.combining.opened_files import CombineRules, FileDataset
-from zarr_manifest.conversion.meaning import shown_value
+from zarr_manifest.conversion.fitting import shown_value
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.files.trees import with_metadata
-from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length, decoding
-from zarr_manifest.conversion.meaning import same_value
+from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length, decoding, same_value
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtualizarr_internals import (
     INLINED,
