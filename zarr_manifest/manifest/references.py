@@ -454,10 +454,6 @@ class References:
         rows = self.rows(chunk_numbers)
         return self._part(np.setdiff1d(np.arange(len(self)), rows[rows >= 0]))
 
-    def without_empty(self) -> References:
-        """Return the references without those to explicitly empty chunks."""
-        return self._part(np.flatnonzero(self._path_numbers != EMPTY))
-
     def _part(self, rows: BlockRows) -> References:
         """Return some of the rows: a slice shares the columns, and numbers select from them."""
         numbers = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()

@@ -243,13 +243,9 @@ def test_variables_to_load_are_named(months: list[Path], tmp_path: Path) -> None
         list(nodes)
 
 
-def test_arguments_that_make_no_sense(months: list[Path]) -> None:
+def test_no_files() -> None:
     with pytest.raises(ValueError, match="no files"):
         read_files([])
-    with pytest.raises(ValueError, match="needs a concat_dim"):
-        read_files(months, combine="nested")
-    with pytest.raises(ValueError, match="omit concat_dim"):
-        read_files(months, combine="by_coords", concat_dim="time")
 
 
 def test_loaded_variables_are_what_they_were(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_tiles_are_placed_as_xarray_does(
         tiles.append(tiles[-1].assign_coords(x=tiles[-1]["x"] + step / 2))
     assume(len(tiles) > 1)
     random.shuffle(tiles)
-    rules = CombineRules(None, "by_coords")
+    rules = CombineRules(None)
     files = [
         FileDataset.of({str(n): v.to_base_variable() for n, v in tile.variables.items()}, (), {})
         for tile in tiles

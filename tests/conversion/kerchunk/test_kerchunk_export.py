@@ -117,10 +117,9 @@ def test_references_to_manifests_and_back(
             }
         report = write_hierarchy(Path(directory) / "h", read_kerchunk_json(stated), **options)
         assert report.refused == []
-        exported = exported_references(Path(directory) / "h", version=version)
-    if version:
-        assert exported.pop("version") == 1
-        exported = exported.pop("refs")
+        exported = exported_references(Path(directory) / "h")
+    assert exported.pop("version") == 1
+    exported = exported.pop("refs")
     found = {key: content(value) for key, value in exported.items() if key in chunks}
     assert found == {key: content(value) for key, value in chunks.items()}
     documents = {key: json.loads(value) for key, value in exported.items() if key not in chunks}
@@ -274,15 +273,14 @@ def test_xarray_opens_scalars(tmp_path: Path, dtype: str) -> None:
             assert dataset["a"].values == np.array(7).astype(dtype)
 
 
-@pytest.mark.parametrize("inline_empty", [True, False])
-def test_explicitly_empty_chunks(tmp_path: Path, inline_empty: bool) -> None:
+def test_explicitly_empty_chunks(tmp_path: Path) -> None:
     zarr.create_group(tmp_path / "h")
     zarr.create_array(tmp_path / "h/a", shape=6, chunks=2, dtype="i2", fill_value=7)
     write_manifest(tmp_path / "h", "a", {(0,): {}, (1,): {}})
-    references = exported_references(tmp_path / "h", inline_empty=inline_empty)["refs"]
-    assert ("a/0" in references) == inline_empty
+    references = exported_references(tmp_path / "h")["refs"]
+    assert "a/0" in references
     assert "a/2" not in references
-    values, report = exported_values(tmp_path / "h", inline_empty=inline_empty)
+    values, report = exported_values(tmp_path / "h")
     assert values["a"].tolist() == [7] * 6
     [(path, note)] = report.notes
     assert path == "a"
@@ -292,7 +290,7 @@ def test_explicitly_empty_chunks(tmp_path: Path, inline_empty: bool) -> None:
 def test_an_array_at_the_root(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "h", shape=(), dtype="i2", compressors=None)
     write_manifest(tmp_path / "h", "", {(): {"data": b"\5\0"}})
-    references = exported_references(tmp_path / "h", version=0)
+    references = exported_references(tmp_path / "h")["refs"]
     assert sorted(references) == [".zarray", ".zattrs", "0"]
     assert read_by_fsspec(references)[""] == 5
 
@@ -397,8 +395,6 @@ def test_targets_that_are_not_new_files(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="versions are 0 and 1, not 2"):
-        exported_references(tmp_path, version=2)
     with pytest.raises(ManifestError, match="there is no"):
         exported_references(tmp_path)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from zarr_manifest.conversion.files.combining import (
-    Combine,
     CombineRules,
     OpenedFile,
     combine_files,
@@ -46,7 +45,6 @@ def read_files(
     group_per_file: bool = False,
     keep_going: bool = False,
     concat_dim: str | None = None,
-    combine: Combine | None = None,
     override: Iterable[str] = (),
     fill_missing: bool = False,
     parallel: Parallel = False,
@@ -86,10 +84,8 @@ def read_files(
         there, their first bytes, and for HDF5 their size. By default, the error names all that
         fail, each in a note (``__notes__``).
     concat_dim : str, optional
-        Dimension along which several files are concatenated, in the order given.
-    combine : {"nested", "by_coords"}, optional
-        Default: ``"nested"`` with a `concat_dim`, else ``"by_coords"``, where the files'
-        coordinates determine how they are combined.
+        Dimension along which several files are concatenated, in the order given. By default,
+        the files' coordinates determine how they are combined.
     override : iterable of str
         Names of variables of several files that are not compared: those without the
         dimension of concatenation are taken from the first file even if others differ,
@@ -141,9 +137,8 @@ def read_files(
     ManifestError
         A file cannot be read.
     ValueError
-        No file, an unknown `format` or `combine`, options that exclude each other, two files
-        that would be the same group, forked workers, or something in `allow` that is not a URL
-        prefix.
+        No file, an unknown `format`, options that exclude each other, two files that would be
+        the same group, forked workers, or something in `allow` that is not a URL prefix.
     TypeError
         Something in `allow` that is not an access.
     ImportError
@@ -162,11 +157,7 @@ def read_files(
     names = [urls] if isinstance(urls, str | Path) else list(urls)
     if not names:
         raise ValueError("no files")
-    if combine == "nested" and concat_dim is None:
-        raise ValueError("combine='nested' needs a concat_dim")
-    if combine == "by_coords" and concat_dim is not None:
-        raise ValueError("combine='by_coords' finds the dimensions itself: omit concat_dim")
-    how = (combine, concat_dim, loadable_variables, override, fill_missing, parallel)
+    how = (concat_dim, loadable_variables, override, fill_missing, parallel)
     if group_per_file and any(how):
         raise ValueError("group_per_file combines no files: omit what says how")
     work = FileWork.of(
@@ -184,12 +175,7 @@ def read_files(
         return _apart(located, group_names(located), work, progress)
     if len(located) == 1 and concat_dim is None:
         return _alone(located, work, progress)
-    rules = CombineRules(
-        concat_dim,
-        combine or ("by_coords" if concat_dim is None else "nested"),
-        frozenset(override),
-        fill_missing,
-    )
+    rules = CombineRules(concat_dim, frozenset(override), fill_missing)
     return _many_files(located, work, rules, parallel, progress)
 
 

@@ -3,7 +3,6 @@
 from zarr_manifest.conversion.files.combining.aligned_groups import digests_of
 from zarr_manifest.conversion.files.combining.combination import combine_files
 from zarr_manifest.conversion.files.combining.opened_files import (
-    Combine,
     CombineRules,
     FileDataset,
     OpenedFile,
@@ -15,7 +14,6 @@ from zarr_manifest.conversion.files.combining.opened_files import (
 from zarr_manifest.conversion.files.combining.splitting import split_references
 
 __all__ = [
-    "Combine",
     "CombineRules",
     "FileDataset",
     "OpenedFile",

@@ -204,17 +204,17 @@ def _extents(datasets: Sequence[FileDataset], rules: CombineRules) -> dict[Any, 
     found: dict[Any, _Extent] = {}
     for dim in dict.fromkeys(dim for dataset in datasets for dim in dataset.dims):
         having = [dataset for dataset in datasets if dim in dataset.dims]
-        if rules.combine == "nested" and dim != rules.concat_dim:
+        if not rules.by_coords and dim != rules.concat_dim:
             having = having[:1]
         length = sum(dataset.dims[dim] for dataset in having)
         coordinates: Collection[Any] | None = None
         if all(dim in dataset.indexes for dataset in having):
             indexes: list[Any] = [dataset.indexes[dim] for dataset in having]
             coordinates = [value for index in indexes for value in index.tolist()]
-            if rules.combine == "by_coords":
+            if rules.by_coords:
                 coordinates = frozenset(coordinates)
                 length = len(coordinates)
-        elif rules.combine == "by_coords":
+        elif rules.by_coords:
             length = having[0].dims[dim]
         found[dim] = _Extent(length, coordinates)
     return found

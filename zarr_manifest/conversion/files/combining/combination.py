@@ -132,7 +132,7 @@ def _combine_family(
         part = _CombinedGroup(group.of_files(numbers), work, above)
         found[group.path] = part.combined()
         parts.append(part)
-    by_coords = work.rules.combine == "by_coords"
+    by_coords = work.rules.by_coords
     if by_coords and len(numbers) > 1 and not any(part.varying for part in parts):
         raise NotConvertibleError(
             "the order of the files is unknown: no coordinate differs between them",
@@ -183,7 +183,7 @@ class _CombinedGroup:
                 datasets, problem = self._in_one_grid(name, datasets)
             if problem is not None:
                 datasets = self._refused(name, problem, datasets)
-        if rules.combine == "by_coords":
+        if rules.by_coords:
             require_own_places(datasets, self.varying, group.urls)
         about = self.work.about_new_dimension() if self.work.is_new else None
         datasets = with_same_coordinates(group, datasets, self.varying, rules, about)
@@ -199,7 +199,7 @@ class _CombinedGroup:
 
     def _inherited(self) -> dict[Any, list[Any]]:
         """Return, by file, coordinates of parent groups that determine how to combine this one."""
-        if self.work.rules.combine == "nested":
+        if not self.work.rules.by_coords:
             return {}
         datasets = self.group.datasets
         first = datasets[0]
@@ -221,7 +221,7 @@ class _CombinedGroup:
         """Refuse a variable, and return the datasets without it."""
         among = any(group.varying for group in (self, *self.above))
         orders = name in self.varying or (not among and name in self.coordinates)
-        if self.work.rules.combine == "by_coords" and orders:
+        if self.work.rules.by_coords and orders:
             raise NotConvertibleError(f"the files cannot be combined by {name!r}: {problem}")
         self.work.tree.refuse(self.group.at(name), problem)
         return [dataset.without([name]) for dataset in datasets]

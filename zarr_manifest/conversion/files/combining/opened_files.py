@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
@@ -21,8 +21,6 @@ from zarr_manifest.format import join
 if TYPE_CHECKING:
     import xarray as xr
 
-type Combine = Literal["nested", "by_coords"]
-
 
 @dataclass(frozen=True)
 class CombineRules:
@@ -31,10 +29,8 @@ class CombineRules:
     Parameters
     ----------
     concat_dim : str or None
-        Dimension along which they are concatenated; a new one if no file has it. None
-        for ``"by_coords"``, where the loaded coordinates decide.
-    combine : {"nested", "by_coords"}
-        As in xarray.
+        Dimension along which they are concatenated; a new one if no file has it. If None, the
+        loaded coordinates decide.
     override : frozenset of str
         Variables that are not compared between the files.
     fill_missing : bool
@@ -42,9 +38,13 @@ class CombineRules:
     """
 
     concat_dim: str | None
-    combine: Combine
     override: frozenset[str] = frozenset()
     fill_missing: bool = False
+
+    @property
+    def by_coords(self) -> bool:
+        """Whether coordinates decide where files are placed."""
+        return self.concat_dim is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def _is_same(index: Any, other: Any) -> bool:
 
 def are_last(dim: Any, datasets: Sequence[FileDataset], rules: CombineRules) -> list[bool]:
     """Return which files will be the last along a dimension."""
-    if rules.combine == "nested":
+    if not rules.by_coords:
         return [number == len(datasets) - 1 for number in range(len(datasets))]
     try:
         ranks = _ranks(dim, datasets)
@@ -221,7 +221,7 @@ def check_order(
     if not len(repeated) or dim in rules.override:
         if known.is_monotonic_increasing or known.is_monotonic_decreasing:
             return None
-        if rules.combine == "by_coords":
+        if rules.by_coords:
             raise _unordered(dim, "they overlap")
         return "its values are not sorted: the files keep their order"
     value = repeated[0]

@@ -46,18 +46,17 @@ def export_kerchunk_json(
     location: str | Path | ObjectStore | Store,
     target: str | Path,
     *,
-    version: int = 1,
-    inline_empty: bool = True,
     overwrite: bool = False,
     allow: Allow = None,
     base: str | Path | None = None,
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Export a hierarchy to a kerchunk reference set, in one JSON file.
+    """Export a hierarchy to a kerchunk reference set, in one JSON file of version 1.
 
     Sources are not read. References to objects in the hierarchy's own store, the chunks
-    of native arrays among them, become absolute URLs.
+    of native arrays among them, become absolute URLs. Explicitly empty chunks become encoded
+    fill values.
 
     Parameters
     ----------
@@ -65,11 +64,6 @@ def export_kerchunk_json(
         The hierarchy: a path, a URL, or a store.
     target : str or Path
         A file: a path, or a ``file:`` URL.
-    version : {1, 0}
-        Version of the reference set; there are no templates in either.
-    inline_empty : bool
-        Whether explicitly empty chunks become encoded fill values; otherwise they are
-        missing.
     overwrite : bool
         Replace an existing reference set in JSON, once all is written.
     allow, base, limits
@@ -104,20 +98,16 @@ def export_kerchunk_json(
     >>> json.loads(target.read_text())["refs"]["a/0"]
     ['s3://b/f g', 8, 2]
     """
-    if version not in (0, 1):
-        raise ValueError(f"kerchunk's versions are 0 and 1, not {version!r}")
     report = ConversionReport()
     tally = Tally(progress)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    nodes = exported_nodes(hierarchy, inline_empty=inline_empty)
-    opening, closing = (b'{"version": 1, "refs": {', b"}}") if version == 1 else (b"{", b"}")
     with (
         new_target(target, is_directory=False, overwrite=overwrite) as path,
         path.open("xb") as file,
     ):
         members = MembersFile(file)
-        file.write(opening)
-        for node in nodes:
+        file.write(b'{"version": 1, "refs": {')
+        for node in exported_nodes(hierarchy):
             if isinstance(node, ExportedGroup):
                 members.add(_documents(node.path, ".zgroup", node.metadata))
                 report.groups += 1
@@ -129,7 +119,7 @@ def export_kerchunk_json(
                     report.refused.append(refused(node.path, error))
             else:
                 report.refused.append(node)
-        file.write(closing)
+        file.write(b"}}")
     return report
 
 

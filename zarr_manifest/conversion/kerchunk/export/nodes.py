@@ -71,13 +71,10 @@ class ExportedArray:
         Contains it.
     node : Node
         Its v3 metadata.
-    inline_empty : bool
-        As for :func:`exported_nodes`.
     """
 
     hierarchy: InspectedHierarchy
     node: Node
-    inline_empty: bool
     partitions: Partitions = field(init=False)
     """The blocks of the chunk grid; a single one if the manifest is not partitioned."""
     present: Iterable[tuple[int, ...]] = field(init=False)
@@ -207,16 +204,12 @@ class ExportedArray:
         return self._without_empty(found)
 
     def _without_empty(self, found: References) -> References:
-        """Return references that have encoded fill values, or nothing, for empty chunks."""
+        """Return references that have encoded fill values for empty chunks."""
         columns = found.columns()
         empty = columns.path_numbers == EMPTY
         rows: list[int] = np.flatnonzero(empty).tolist()
         if not rows:
             return found
-        if not self.inline_empty:
-            what = "{} marked as empty, now missing, which reads as fill values"
-            self._dropped[what] += len(rows)
-            return found.without_empty()
         self._dropped["{} marked as empty, now encoded fill values"] += len(rows)
         data = self._encoded_fill_value()
         return found.replaced(
@@ -270,18 +263,13 @@ def _require_lengths(manifest: References) -> None:
 type Exported = ExportedGroup | ExportedArray | RefusedNode
 
 
-def exported_nodes(
-    hierarchy: InspectedHierarchy, *, inline_empty: bool = True
-) -> Iterator[Exported]:
+def exported_nodes(hierarchy: InspectedHierarchy) -> Iterator[Exported]:
     """Yield the nodes of a hierarchy, parents first.
 
     Parameters
     ----------
     hierarchy : InspectedHierarchy
         Its native arrays can only be exported if it can be listed.
-    inline_empty : bool
-        Whether explicitly empty chunks become encoded fill values; otherwise they are
-        missing.
 
     Raises
     ------
@@ -296,7 +284,7 @@ def exported_nodes(
                 yield ExportedGroup(node.path, convert_group_to_zarr2(node.metadata))
                 continue
             convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
-            array = ExportedArray(hierarchy, node, inline_empty)
+            array = ExportedArray(hierarchy, node)
         except ManifestError as error:
             yield refused(node.path, error)
         else:

@@ -49,11 +49,12 @@ def export_kerchunk_parquet(
     allow: Allow = None,
     base: str | Path | None = None,
     limits: Limits | None = None,
-    inline_empty: bool = True,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ConversionReport:
     """Export a hierarchy to a kerchunk reference set in Parquet.
+
+    As :func:`export_kerchunk_json`.
 
     Parameters
     ----------
@@ -66,9 +67,6 @@ def export_kerchunk_parquet(
     allow, base, limits
         As for :class:`ManifestStore`; `allow` is needed for manifest documents outside the
         hierarchy, and for a URL that is not public. Sources are not read.
-    inline_empty : bool
-        Whether explicitly empty chunks become encoded fill values; otherwise they are
-        missing.
     overwrite : bool
         Replace an existing reference set in Parquet, once all is written.
     progress : callable, optional
@@ -102,7 +100,7 @@ def export_kerchunk_parquet(
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     with new_target(target, is_directory=True, overwrite=overwrite) as directory:
         export = _Export(directory, record_size, Tally(progress))
-        return export.run(hierarchy, inline_empty=inline_empty)
+        return export.run(hierarchy)
 
 
 @dataclass(slots=True)
@@ -113,8 +111,8 @@ class _Export:
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ConversionReport = field(default_factory=ConversionReport)
 
-    def run(self, hierarchy: InspectedHierarchy, *, inline_empty: bool) -> ConversionReport:
-        for node in exported_nodes(hierarchy, inline_empty=inline_empty):
+    def run(self, hierarchy: InspectedHierarchy) -> ConversionReport:
+        for node in exported_nodes(hierarchy):
             if isinstance(node, RefusedNode):
                 self.report.refused.append(node)
             elif isinstance(node, ExportedGroup):
