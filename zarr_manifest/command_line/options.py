@@ -19,12 +19,7 @@ import click
 from zarr_manifest.command_line.tasks import stating_usage
 from zarr_manifest.errors import InvalidJSONError, SourceNotFoundError
 from zarr_manifest.format import Limits
-from zarr_manifest.sources import (
-    Access,
-    access_by_prefix,
-    anonymous,
-    environment,
-)
+from zarr_manifest.sources import Access, access_by_prefix, anonymous, environment
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 

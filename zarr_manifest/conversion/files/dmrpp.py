@@ -7,11 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from zarr_manifest.conversion.files.trees import (
-    FOREIGN_ERRORS,
-    FileTree,
-    parse_one_by_one,
-)
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, parse_one_by_one
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
 from zarr_manifest.errors import NotConvertibleError

@@ -21,13 +21,7 @@ from zarr_manifest.conversion.files.sources import (
     has_scheme,
 )
 from zarr_manifest.conversion.files.workers import in_threads
-from zarr_manifest.errors import (
-    Advice,
-    ManifestError,
-    Setting,
-    SourceError,
-    SourceNotFoundError,
-)
+from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError, SourceNotFoundError
 from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.locations import redact
 from zarr_manifest.stores import store_failure

@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.trees import (
-    FileTree,
-    parse_one_by_one,
-    with_metadata,
-)
+from zarr_manifest.conversion.files.trees import FileTree, parse_one_by_one, with_metadata
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import unwritten_array
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, json_attributes

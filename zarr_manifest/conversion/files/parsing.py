@@ -17,12 +17,7 @@ from zarr_manifest.conversion.files.finding import FoundFile
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of, read_tree
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
-from zarr_manifest.conversion.files.trees import (
-    FOREIGN_ERRORS,
-    FileGroup,
-    FileTree,
-    beyond_the_end,
-)
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.typed_values import can_hold
 from zarr_manifest.conversion.files.workers import in_threads
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3

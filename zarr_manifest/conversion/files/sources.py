@@ -22,13 +22,7 @@ from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
 from zarr_manifest.locations import Base, UrlLocation, redact
-from zarr_manifest.sources import (
-    Access,
-    NamedStores,
-    SourceRange,
-    in_own_loop,
-    reader_of,
-)
+from zarr_manifest.sources import Access, NamedStores, SourceRange, in_own_loop, reader_of
 from zarr_manifest.stores import store_failure
 
 if TYPE_CHECKING:

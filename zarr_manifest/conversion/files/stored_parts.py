@@ -11,12 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy import (
-    CONCURRENCY,
-    DeclaredArray,
-    LoadedManifest,
-    ManifestDocuments,
-)
+from zarr_manifest.hierarchy import CONCURRENCY, DeclaredArray, LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import in_order

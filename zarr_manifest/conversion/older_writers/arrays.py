@@ -53,10 +53,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import Node, interpret_array, interpret_document_of
 from zarr_manifest.locations import UrlLocation, quote_path
 from zarr_manifest.stores import base_directory, store_urls
-from zarr_manifest.writing import (
-    GuardedStore,
-    Stored,
-)
+from zarr_manifest.writing import GuardedStore, Stored
 
 # The declaration of all these releases.
 _DECLARED = [{"name": TRANSFORMER_NAME, "configuration": {"manifest": "./manifest.json"}}]

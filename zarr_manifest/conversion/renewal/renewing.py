@@ -17,11 +17,7 @@ from zarr_manifest.conversion.renewal.objects import (
     states_of,
 )
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import (
-    Conditions,
-    Limits,
-    strict,
-)
+from zarr_manifest.format import Conditions, Limits, strict
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     InspectedHierarchy,

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import InvalidConfigurationError
-from zarr_manifest.format import (
-    arrays_in,
-    declaration_of,
-    declare,
-    join,
-)
+from zarr_manifest.format import arrays_in, declaration_of, declare, join
 from zarr_manifest.hierarchy import InspectedHierarchy, Node, no_hierarchy, store_underneath
 from zarr_manifest.sources import Allow
 from zarr_manifest.stores import open_hierarchy

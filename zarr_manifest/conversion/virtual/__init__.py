@@ -11,11 +11,7 @@ from zarr_manifest.conversion.virtual.arrays import (
     manifest_of_columns,
     url_reference,
 )
-from zarr_manifest.conversion.virtual.nodes import (
-    dataset_nodes,
-    or_refused,
-    read_virtual,
-)
+from zarr_manifest.conversion.virtual.nodes import dataset_nodes, or_refused, read_virtual
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
 
 __all__ = [

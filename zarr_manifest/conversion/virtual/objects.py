@@ -37,10 +37,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, Node
 from zarr_manifest.locations import Cloud, Location, StoreLocation, UrlLocation, kind_of
-from zarr_manifest.sources import (
-    Allow,
-    in_order,
-)
+from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.stores import object_url, store_name, store_urls
 from zarr_manifest.zarr_internals import sync
 

@@ -31,11 +31,7 @@ from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import no_hierarchy, open_for_reading
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
-from zarr_manifest.sources import (
-    Allow,
-    access_by_prefix,
-    in_order,
-)
+from zarr_manifest.sources import Allow, access_by_prefix, in_order
 from zarr_manifest.stores import can_list, list_keys, not_listable, open_hierarchy, store_urls
 from zarr_manifest.zarr_internals import sync
 

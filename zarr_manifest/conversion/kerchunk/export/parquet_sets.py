@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
 
     from zarr_manifest.format import Limits
-    from zarr_manifest.sources import (
-        Allow,
-    )
+    from zarr_manifest.sources import Allow
 
 
 def export_kerchunk_parquet(

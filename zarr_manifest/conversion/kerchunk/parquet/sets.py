@@ -42,10 +42,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.manifest import JoinedReferences, Manifest, References
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import (
-    Allow,
-    access_by_prefix,
-)
+from zarr_manifest.sources import Allow, access_by_prefix
 
 _METADATA = ".zmetadata"
 
