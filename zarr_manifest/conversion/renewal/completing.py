@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport
+from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport, own_place
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, compute_checksum, format_canonical, grid_indices
 from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, locate_in
@@ -85,7 +85,11 @@ def complete(
     """
     renewal = Renewal.open(location, arrays, allow=allow, limits=limits, sole_writer=sole_writer)
     if etags:
-        renewal.check_inexact()
+        renewal.check(
+            lambda _, stated: not all(each.are_exact for each in stated.conditions),
+            own_place,
+            lambda stated, now, _: stated.violation(now),
+        )
     if checksum is not None:
         added = _Checksums(renewal.hierarchy.sources, checksum)
         renewal.adds, renewal.add = added.are_missing, added.add

@@ -69,10 +69,8 @@ class RecordedObject:
 
     def violation(self, now: Conditions) -> ManifestError | None:
         """Return why a reader would refuse the present object, or None."""
-        if now.size is not None and self.stop > now.size:
-            return RangeOutOfBoundsError(
-                f"the object has {now.size:,} bytes, and chunks up to byte {self.stop:,}"
-            )
+        if (error := self._beyond_the_end(now)) is not None:
+            return error
         found = (_violation(stated, now) for stated in self.conditions)
         violation = next((each for each in found if each is not None), None)
         return None if violation is None else _another(violation, to_read=False)
@@ -82,10 +80,8 @@ class RecordedObject:
 
         If its chunks are read, only that is returned which they cannot refute.
         """
-        if now.size is not None and self.stop > now.size:
-            return RangeOutOfBoundsError(
-                f"the object has {now.size:,} bytes, and chunks up to byte {self.stop:,}"
-            )
+        if (error := self._beyond_the_end(now)) is not None:
+            return error
         # Where other entries say more of the object, it counts for those that say nothing.
         for stated in {each for each in self.conditions if each} or self.conditions:
             size = Conditions(size=stated.size)
@@ -100,6 +96,13 @@ class RecordedObject:
             if error is not None:
                 return error
         return None
+
+    def _beyond_the_end(self, now: Conditions) -> ManifestError | None:
+        if now.size is None or self.stop <= now.size:
+            return None
+        return RangeOutOfBoundsError(
+            f"the object has {now.size:,} bytes, and chunks up to byte {self.stop:,}"
+        )
 
 
 def _difference(stated: Conditions, now: Conditions, *, is_moved: bool) -> ManifestError | None:

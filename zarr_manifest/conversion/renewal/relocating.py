@@ -94,7 +94,7 @@ def relocate(
             access[prefix] = anonymous()
     renewal = Renewal.open(location, arrays, allow=access, limits=limits, sole_writer=sole_writer)
     moved = _Moves(AllowList(moves), new, dict(moves), store_urls(renewal.hierarchy.store), set())
-    renewal.check(moved.place, read=read, only_moved=True)
+    renewal.check_all(moved.place, read=read, only_moved=True)
     unused = sorted(moves.keys() - moved.met)
     if unused:
         raise InvalidPathError(

@@ -145,12 +145,20 @@ def refresh(
     1 object checked, 1 array written
     """
     renewal = Renewal.open(location, arrays, allow=allow, limits=limits, sole_writer=sole_writer)
-    renewal.check(lambda found: found.location, read=read)
+    renewal.check_all(own_place, read=read)
     return renewal.write()
 
 
 # Where an object is from now on.
 type NewPlace = Callable[[ObjectVersion], Location]
+
+# What is recorded of an object, its present state, and whether it was moved, to what is wrong.
+type Compare = Callable[[RecordedObject, Conditions, bool], ManifestError | None]
+
+
+def own_place(found: ObjectVersion) -> Location:
+    """Return where an object is: it was not moved."""
+    return found.location
 
 
 @dataclass(slots=True)
@@ -234,8 +242,44 @@ class Renewal:
 
     # Checking -------------------------------------------------------------------
 
-    def check(self, place: NewPlace, *, read: bool, only_moved: bool = False) -> None:
+    def check(
+        self, wanted: Callable[[ObjectVersion, RecordedObject], bool], place: NewPlace, how: Compare
+    ) -> None:
         """Find out which objects are the same, and refuse others.
+
+        Parameters
+        ----------
+        wanted : callable
+            Whether what a document records of an object matters.
+        place : callable
+            Returns where an object is from now on.
+        how : callable
+            Returns why an object's present state is not that of the same object, or None.
+        """
+        recorded: dict[ObjectVersion, RecordedObject] = {}
+        for array in self.arrays:
+            for loaded in self.loaded(array):
+                for _, found, stated in recorded_objects(loaded.manifest, loaded.locations):
+                    if wanted(found, stated):
+                        recorded.setdefault(found, RecordedObject()).add(stated)
+        self._now = {found: _moved(found, place) for found in recorded}
+        self.hierarchy.sources.check(dict.fromkeys(each.location for each in self._now.values()))
+        states = states_of(dict.fromkeys(self._now.values()), self.hierarchy.sources)
+        for found, stated in recorded.items():
+            there = self._now[found]
+            state = states[there]
+            is_moved = there.location != found.location
+            if isinstance(state, ManifestError):
+                self._refuse(there, state)
+            elif (error := how(stated, state, is_moved)) is not None:
+                self._refuse(there, error)
+            else:
+                # Entries without a version stay so: they follow their object.
+                self._same[found] = structs.replace(state.recordable(), version=there.version)
+        self.report.objects = len(recorded)
+
+    def check_all(self, place: NewPlace, *, read: bool, only_moved: bool = False) -> None:
+        """Check objects as far as they are recorded, and by their chunks if these are read.
 
         Parameters
         ----------
@@ -246,54 +290,13 @@ class Renewal:
         only_moved : bool
             Whether objects that stay where they are do not matter.
         """
-        recorded: dict[ObjectVersion, RecordedObject] = {}
-        for array in self.arrays:
-            for loaded in self.loaded(array):
-                for _, found, stated in recorded_objects(loaded.manifest, loaded.locations):
-                    if not only_moved or place(found) != found.location:
-                        recorded.setdefault(found, RecordedObject()).add(stated)
-        self._now = {found: _moved(found, place) for found in recorded}
-        self.hierarchy.sources.check(dict.fromkeys(each.location for each in self._now.values()))
-        self._find_same(recorded, is_read=read)
-        self.report.objects = len(recorded)
+        self.check(
+            lambda found, _: not only_moved or place(found) != found.location,
+            place,
+            lambda stated, now, is_moved: stated.difference(now, is_moved=is_moved, is_read=read),
+        )
         if read:
             self._read()
-
-    def check_inexact(self) -> None:
-        """Find the objects of which entries record no tag, and refuse those that have changed."""
-        recorded: dict[ObjectVersion, RecordedObject] = {}
-        for array in self.arrays:
-            for loaded in self.loaded(array):
-                for _, found, stated in recorded_objects(loaded.manifest, loaded.locations):
-                    if not all(each.are_exact for each in stated.conditions):
-                        recorded.setdefault(found, RecordedObject()).add(stated)
-        self.hierarchy.sources.check(dict.fromkeys(each.location for each in recorded))
-        self._now = {found: found for found in recorded}
-        states = states_of(recorded, self.hierarchy.sources)
-        for found, stated in recorded.items():
-            state = states[found]
-            error = state if isinstance(state, ManifestError) else stated.violation(state)
-            if error is not None:
-                self._refuse(found, error)
-            elif not isinstance(state, ManifestError):
-                self._same[found] = state.recordable()
-        self.report.objects = len(recorded)
-
-    def _find_same(self, recorded: dict[ObjectVersion, RecordedObject], *, is_read: bool) -> None:
-        states = states_of(dict.fromkeys(self._now.values()), self.hierarchy.sources)
-        for found, stated in recorded.items():
-            there = self._now[found]
-            state = states[there]
-            if isinstance(state, ManifestError):
-                self._refuse(there, state)
-                continue
-            is_moved = there.location != found.location
-            error = stated.difference(state, is_moved=is_moved, is_read=is_read)
-            if error is None:
-                # Entries without a version stay so: they follow their object.
-                self._same[found] = structs.replace(state.recordable(), version=there.version)
-            else:
-                self._refuse(there, error)
 
     def _read(self) -> None:
         """Read all chunks of objects, and refuse those of which one is wrong."""
