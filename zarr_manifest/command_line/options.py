@@ -35,15 +35,15 @@ def _together(*options: _Decorator) -> _Decorator:
     return decorate
 
 
-def _converted(convert: Callable[..., dict[str, Any]], *options: _Decorator) -> _Decorator:
-    """Return options whose values a command gets as `convert` returns them."""
+def _converted(name: str, convert: Callable[..., Any], *options: _Decorator) -> _Decorator:
+    """Return options that a command gets as one argument: what `convert` makes of their values."""
     names = inspect.signature(convert).parameters
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def command(**given: Any) -> Any:
-            stated = {name: given.pop(name) for name in names}
-            return function(**convert(**stated), **given)
+            stated = {each: given.pop(each) for each in names}
+            return function(**{name: convert(**stated)}, **given)
 
         return _together(*options)(command)
 
@@ -75,8 +75,8 @@ def pairs(texts: tuple[str, ...], option: str, *, empty_keys: bool = False) -> d
     return found
 
 
-def require_no_file(hierarchy: str) -> None:
-    """Refuse a file in place of a hierarchy, and say how to make one of it.
+def require_no_file(hierarchy: str) -> str:
+    """Return where a hierarchy is; refuse a file there, and say how to make one of it.
 
     Raises
     ------
@@ -93,11 +93,7 @@ def require_no_file(hierarchy: str) -> None:
             remedy="Make one with zarr-manifest create from data files, or with zarr-manifest "
             "import kerchunk from references. Unpack archives first.",
         )
-
-
-def _hierarchy(hierarchy: str) -> dict[str, Any]:
-    require_no_file(hierarchy)
-    return {"hierarchy": hierarchy}
+    return hierarchy
 
 
 def json_value(file: Path) -> Any:
@@ -116,7 +112,7 @@ def json_value(file: Path) -> Any:
         ) from error
 
 
-def limits(texts: tuple[str, ...]) -> Limits | None:
+def limits(stated_limits: tuple[str, ...]) -> Limits | None:
     """Return the values of ``--limit``.
 
     Raises
@@ -131,7 +127,7 @@ def limits(texts: tuple[str, ...]) -> Limits | None:
     """
     names = Limits.__struct_fields__
     found: dict[str, int] = {}
-    for name, number in pairs(texts, "--limit").items():
+    for name, number in pairs(stated_limits, "--limit").items():
         if name not in names or not number.isdecimal():
             raise click.UsageError(
                 f"--limit takes a number for {', '.join(names)}, not {name}={number}"
@@ -141,7 +137,7 @@ def limits(texts: tuple[str, ...]) -> Limits | None:
 
 
 def allowed(
-    anonymously: tuple[str, ...], with_credentials: tuple[str, ...], stated: tuple[str, ...]
+    anonymously: tuple[str, ...], with_credentials: tuple[str, ...], settings: tuple[str, ...]
 ) -> Mapping[str, Access]:
     """Return the values of ``--allow``, ``--environment`` and ``--option``.
 
@@ -155,14 +151,14 @@ def allowed(
     >>> allowed(("s3://b/",), (), ("region=us-east-1",))
     {'s3://b/': anonymous(region=…)}
     """
-    settings: dict[str, Any] = dict(pairs(stated, "--option"))
-    if settings and not anonymously and not with_credentials:
+    stated: dict[str, Any] = dict(pairs(settings, "--option"))
+    if stated and not anonymously and not with_credentials:
         raise click.UsageError(
             "--option applies to the URLs that --allow PREFIX or --environment PREFIX names: "
             "add one of them"
         )
-    allow = {prefix: anonymous(**settings) for prefix in anonymously} | {
-        prefix: environment(**settings) for prefix in with_credentials
+    allow = {prefix: anonymous(**stated) for prefix in anonymously} | {
+        prefix: environment(**stated) for prefix in with_credentials
     }
     with stating_usage(ValueError):
         return access_by_prefix(allow)
@@ -188,7 +184,7 @@ def duration(text: str, option: str) -> timedelta:
 
 
 def partition_shape(
-    texts: tuple[str, ...],
+    partition_shapes: tuple[str, ...],
 ) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
     """Return the values of ``--partition-shape``, for all arrays or by array.
 
@@ -204,12 +200,12 @@ def partition_shape(
     >>> partition_shape(("a/sst=10,1,1", "a/time=1000"))
     {'a/sst': (10, 1, 1), 'a/time': (1000,)}
     """
-    if not texts:
+    if not partition_shapes:
         return None
-    by_array = dict(_named(text) for text in texts)
+    by_array = dict(_named(text) for text in partition_shapes)
     if "" not in by_array:
         return by_array
-    if len(texts) > 1:
+    if len(partition_shapes) > 1:
         raise click.UsageError("--partition-shape without an array must be given alone, and once")
     return by_array[""]
 
@@ -227,15 +223,22 @@ def _named(text: str) -> tuple[str, tuple[int, ...]]:
     return array.strip("/"), shape
 
 
+def _is_locked(no_lock: bool) -> bool:
+    return not no_lock
+
+
+def _new_names(renames: tuple[str, ...]) -> dict[str, str]:
+    return pairs(renames, "--rename")
+
+
 # Options ------------------------------------------------------------------------------
 
 
-hierarchy_argument = _converted(_hierarchy, click.argument("hierarchy"))
+hierarchy_argument = _converted("hierarchy", require_no_file, click.argument("hierarchy"))
 
 access_options = _converted(
-    lambda anonymously, with_credentials, settings: {
-        "allow": allowed(anonymously, with_credentials, settings)
-    },
+    "allow",
+    allowed,
     click.option(
         "--allow",
         "anonymously",
@@ -261,7 +264,8 @@ access_options = _converted(
 )
 
 limit_option = _converted(
-    lambda stated_limits: {"limits": limits(stated_limits)},
+    "limits",
+    limits,
     click.option(
         "--limit",
         "stated_limits",
@@ -273,7 +277,8 @@ limit_option = _converted(
 )
 
 no_lock_option = _converted(
-    lambda no_lock: {"lock": not no_lock},
+    "lock",
+    _is_locked,
     click.option(
         "--no-lock",
         is_flag=True,
@@ -313,7 +318,8 @@ layout_options = _together(
         help="Encode manifests with this codec. Repeatable, in the order of encoding.",
     ),
     _converted(
-        lambda partition_shapes: {"partition_shape": partition_shape(partition_shapes)},
+        "partition_shape",
+        partition_shape,
         click.option(
             "--partition-shape",
             "partition_shapes",
@@ -348,7 +354,8 @@ writing_options = _together(
         help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
     ),
     _converted(
-        lambda renames: {"rename": pairs(renames, "--rename")},
+        "rename",
+        _new_names,
         click.option(
             "--rename",
             "renames",

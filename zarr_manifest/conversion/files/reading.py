@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,14 @@ from zarr_manifest.conversion.files.finding import (
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS
 from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, parse_file, zarr_nodes
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan
-from zarr_manifest.conversion.files.scanning import ScanReport, opened_scan, scan_of, scanned
+from zarr_manifest.conversion.files.scanning import (
+    Scan,
+    ScanReport,
+    each_file,
+    keep_scan,
+    opened_scan,
+    scan_of,
+)
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
@@ -180,20 +187,12 @@ def read_files(
 
 
 def _alone(urls: Sequence[str], work: FileWork, progress: Progress | None) -> Iterator[Node]:
-    (file,), _ = _usable(urls, work)
+    (file,) = check_files(urls, work.format, work.sources)
+    if isinstance(file, Unusable):
+        raise file.error
     yield from _one_file(file, work)
     if progress is not None:
         progress(file.url, 1, 1)
-
-
-def _usable(urls: Sequence[str], work: FileWork) -> tuple[list[FoundFile], list[Unusable]]:
-    """Return the files that can be parsed as far as is known, and those to leave out."""
-    found = check_files(urls, work.format, work.sources)
-    files = [each for each in found if isinstance(each, FoundFile)]
-    unusable = [each for each in found if isinstance(each, Unusable)]
-    if unusable and not (files and work.keep_going):
-        raise unusable_files(unusable, len(urls))
-    return files, unusable
 
 
 def _apart(
@@ -304,24 +303,21 @@ def _all_opened(
     progress: Progress | None,
 ) -> tuple[_AllOpened, list[str]]:
     """Return all files, and notes about scans."""
-    opened = _AllOpened()
-    if work.scans is None:
-        files, opened.unusable = _usable(urls, work)
-        open_one = partial(_open, work=work, concat_dim=concat_dim)
-        names = [file.url for file in files]
-        for number, found in enumerate(in_parallel(open_one, files, names, parallel)):
-            opened.add(number, found)
-            if progress is not None:
-                progress(names[number], number + 1, len(files))
-        return opened, []
-    report = ScanReport()
-    for number, scan in scanned(urls, work, report, parallel=parallel, progress=progress):
-        if isinstance(scan, Unusable):
-            opened.add(number, scan)
-            continue
-        scan = scan if isinstance(scan, FileScan) else opened_scan(scan, work)
-        opened.checksums.update(scan.checksums)
-        found = open_file(scan.url, scan.tree, work.sources, work.loadable, concat_dim, scan.loaded)
+    opened, report = _AllOpened(), ScanReport()
+    make: Callable[[FoundFile], OpenedFile | Scan | Unusable]
+    make = partial(_open, work=work, concat_dim=concat_dim)
+    if work.scans is not None:
+        make = partial(keep_scan, work=work)
+    every: Iterator[tuple[int, OpenedFile | FileScan | Scan | Unusable]]
+    every = each_file(urls, work, make, report, parallel=parallel, progress=progress)
+    for number, found in every:
+        if isinstance(found, Scan):
+            found = opened_scan(found, work)
+        if isinstance(found, FileScan):
+            opened.checksums.update(found.checksums)
+            found = open_file(
+                found.url, found.tree, work.sources, work.loadable, concat_dim, found.loaded
+            )
         opened.add(number, found)
     return opened, report.notes()
 

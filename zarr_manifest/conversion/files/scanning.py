@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -123,7 +123,9 @@ class ScanReport:
         return f"{counted(self.found, 'scan')} found, {self.made:,} made"
 
     def notes(self) -> list[str]:
-        """Return what to tell those who combine the files."""
+        """Return what to tell those who combine the files, of which some have scans."""
+        if not (self.found or self.made or self.unkept):
+            return []
         found = [self._counts()]
         if self.unkept:
             found.append(
@@ -147,14 +149,15 @@ class ScanReport:
             self.made += 1
 
 
-def scanned(
+def each_file[T](
     urls: Sequence[str],
     work: FileWork,
+    make: Callable[[FoundFile], T | Unusable],
     report: ScanReport,
     *,
     parallel: Parallel = False,
     progress: Progress | None = None,
-) -> Iterator[tuple[int, FileScan | Scan | Unusable]]:
+) -> Iterator[tuple[int, FileScan | T | Unusable]]:
     """Yield what is known of every file, with its number: what is kept first, then what is made.
 
     Parameters
@@ -162,11 +165,13 @@ def scanned(
     urls : sequence of str
         The files.
     work : FileWork
-        How they are read, and where scans are kept.
+        How they are read, and where scans are kept, if they are.
+    make : callable
+        Reads a file of which no scan is kept; sent to the workers.
     report : ScanReport
         Gets all that is found and made.
     parallel : {"dask", "lithops", False} or Executor
-        What makes scans that are not there, and keeps them.
+        What calls it.
     progress : callable, optional
         Called after each file.
 
@@ -174,8 +179,8 @@ def scanned(
     ------
     number : int
         Of the file.
-    scan : FileScan, Scan or Unusable
-        What is kept; what has just been made, see `opened_scan`; or why there is none.
+    found : FileScan, T or Unusable
+        What is kept; what has just been made; or why there is none.
 
     Raises
     ------
@@ -188,8 +193,8 @@ def scanned(
         if progress is not None:
             progress(url, next(done), len(urls))
 
-    missing: list[int] = []
-    for number, scan in enumerate(_kept(urls, work, report)):
+    missing: list[int] = [] if work.scans is not None else list(range(len(urls)))
+    for number, scan in enumerate(_kept(urls, work, report) if work.scans is not None else ()):
         if scan is None:
             missing.append(number)
         else:
@@ -211,13 +216,14 @@ def scanned(
             yield number, each
             finished(each.url)
     names = [file.url for file in files]
-    all_made = in_parallel(partial(keep_scan, work=work), files, names, parallel)
+    all_made = in_parallel(make, files, names, parallel)
     for number, made in zip(numbers, all_made, strict=True):
         if isinstance(made, Unusable) and not work.keep_going:
             raise made.error
-        report.add(made)
+        if isinstance(made, Scan | Unusable):
+            report.add(made)
         yield number, made
-        finished(made.url)
+        finished(urls[number])
 
 
 def scan_of(file: FoundFile, work: FileWork) -> FileScan:
@@ -352,7 +358,7 @@ def scan(
     ['', 'sst']
     """
     work = FileWork.of(format, loadable_variables, inline_limit, checksum, scans, allow)
-    ((_, found),) = scanned([file_url(url)], work, ScanReport())
+    ((_, found),) = each_file([file_url(url)], work, partial(keep_scan, work=work), ScanReport())
     if isinstance(found, Unusable):
         raise found.error
     if isinstance(found, FileScan):
@@ -421,7 +427,8 @@ def scan_files(
     located = files_named(named, work.sources, recursive=recursive)
     own = [url for url in dict.fromkeys(located) if part_of(url, count) == number]
     report = ScanReport()
-    for _ in scanned(own, work, report, parallel=parallel, progress=progress):
+    make = partial(keep_scan, work=work)
+    for _ in each_file(own, work, make, report, parallel=parallel, progress=progress):
         pass
     return report
 
