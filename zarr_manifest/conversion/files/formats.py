@@ -34,20 +34,6 @@ _READERS: dict[str, Callable[..., FileTree]] = {
 ZARR_FORMATS = ("zarr2", "zarr3")
 FORMATS = (*_READERS, *ZARR_FORMATS)
 
-_OTHER_NAMES = {
-    "netcdf4": "hdf5",
-    "netcdf-4": "hdf5",
-    "nc4": "hdf5",
-    "h5": "hdf5",
-    "netcdf-3": "netcdf3",
-    "nc3": "netcdf3",
-    "cog": "tiff",
-    "geotiff": "tiff",
-    "tif": "tiff",
-    "grib2": "grib",
-    "dmr++": "dmrpp",
-}
-
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _BEGINNINGS = (
     (b"CDF\x01", "netcdf3"),
@@ -83,26 +69,6 @@ _ZARR_FILES = (
 
 # An HDF5 file may begin with a user block, of 512 bytes or a larger power of two.
 _HEAD = 64 * 1024 + len(_HDF5)
-
-
-def format_of(name: str) -> str:
-    """Return the canonical name of a format.
-
-    Raises
-    ------
-    ValueError
-        The format is unknown.
-
-    Examples
-    --------
-    >>> format_of("COG"), format_of("netCDF-4")
-    ('tiff', 'hdf5')
-    """
-    lowered = name.lower()
-    found = _OTHER_NAMES.get(lowered, lowered)
-    if found not in FORMATS:
-        raise ValueError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
-    return found
 
 
 def detect_format(url: str, sources: FileSources, known: str | None = None) -> str:

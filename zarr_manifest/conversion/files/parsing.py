@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest import __version__
 from zarr_manifest.conversion.files.combining import is_coordinate, load_variables
 from zarr_manifest.conversion.files.finding import FoundFile
-from zarr_manifest.conversion.files.formats import ZARR_FORMATS, format_of, read_tree
+from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, read_tree
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, beyond_the_end
@@ -33,7 +32,8 @@ from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     MakeChecksums,
     add_references,
-    columns_of_grid,
+    array_of_columns,
+    columns_for,
     distinct_paths,
     manifest_of_columns,
 )
@@ -43,9 +43,7 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChang
 from zarr_manifest.format import (
     compute_checksum,
     format_last_modified,
-    interpret_chunk_grid,
     join,
-    strict,
 )
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, Reference, References, references_of
@@ -106,12 +104,14 @@ class FileWork:
         keep_going: bool = True,
     ) -> FileWork:
         """Return what the arguments of `read_files` and `scan` say."""
+        if format is not None and format not in FORMATS:
+            raise ValueError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
         if checksum is not None:
             compute_checksum(checksum, b"")  # raises if it is unknown
         sources = FileSources(access_by_prefix(allow))
         return cls(
             sources,
-            None if format is None else format_of(format),
+            format,
             None if loadable is None else tuple(loadable),
             inline_limit,
             record_conditions,
@@ -194,10 +194,7 @@ def _zarr_tree(nodes: Iterable[Node], sources: FileSources) -> FileTree:
 @unstable_types_accepted
 def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any:
     """Return an array as VirtualiZarr's; the tree gets what that cannot express of it."""
-    grid = strict(interpret_chunk_grid(node.metadata))
-    if grid is None or grid.regular is None:
-        raise NotConvertibleError("its chunk grid is not regular")
-    columns = columns_of_grid(grid.counts)
+    _, columns = columns_for(node.metadata)
     checksums = empty = 0
     for part in map(references_of, parts_of(node.manifest)):
         open_ended = {part.paths[row.path_number] for row in part.open_ended()}
@@ -210,10 +207,7 @@ def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any
         tree.note(node.path, f"the checksums of {counted(checksums, 'chunk')} were left out")
     if empty:
         tree.note(node.path, f"{counted(empty, 'chunk')} marked as empty, now missing")
-    try:
-        return columns.array(ArrayV3Metadata.from_dict(node.metadata))
-    except NotImplementedError as error:
-        raise NotConvertibleError(f"VirtualiZarr cannot express it: {error}") from error
+    return array_of_columns(node.metadata, columns)
 
 
 def _add_conditions(tree: FileTree, path: str, references: References) -> None:

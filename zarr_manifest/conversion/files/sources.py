@@ -115,8 +115,6 @@ class FileSources:
     allow : mapping of str to Access, optional
         How URLs are accessed, by prefix, as for :class:`ManifestStore`. Everything else is
         read without credentials, and local files as they are.
-    states : mapping of str to State, optional
-        By URL, what is known of objects, and is not asked for again.
 
     Examples
     --------
@@ -125,11 +123,9 @@ class FileSources:
     'data/a b.nc'
     """
 
-    def __init__(
-        self, allow: Mapping[str, Access] | None = None, states: Mapping[str, State] | None = None
-    ) -> None:
+    def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
         self.allow = dict(allow or {})
-        self._states = dict(states or {})
+        self._states: dict[str, State] = {}
         self._stores = NamedStores(self.allow)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 import zarr.registry
+from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.target import open_with_zarr
@@ -316,6 +317,34 @@ def columns_of_grid(grid_shape: tuple[int, ...]) -> ManifestColumns:
             f"memory; the limit is {_MOST_CHUNKS:,}"
         )
     return ManifestColumns.of_grid(grid_shape)
+
+
+def columns_for(metadata: Mapping[str, Any]) -> tuple[ChunkGrid, ManifestColumns]:
+    """Return the chunk grid of an array, and columns in which all of its chunks are missing.
+
+    Raises
+    ------
+    NotConvertibleError
+        VirtualiZarr has no such grid, or there are too many chunks for it.
+    """
+    grid = strict(interpret_chunk_grid(metadata))
+    if grid is None or grid.regular is None:
+        raise NotConvertibleError("its chunk grid is not regular")
+    return grid, columns_of_grid(grid.counts)
+
+
+def array_of_columns(metadata: dict[str, Any], columns: ManifestColumns) -> Any:
+    """Return an array as a ``ManifestArray``.
+
+    Raises
+    ------
+    NotConvertibleError
+        VirtualiZarr has no such array.
+    """
+    try:
+        return columns.array(ArrayV3Metadata.from_dict(metadata))
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        raise NotConvertibleError(f"VirtualiZarr cannot express it: {error}") from error
 
 
 def add_references(

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual.arrays import add_references, columns_of_grid
+from zarr_manifest.conversion.virtual.arrays import add_references, array_of_columns, columns_for
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import (
     Advice,
@@ -31,7 +30,6 @@ from zarr_manifest.format import (
     ChunkGrid,
     Limits,
     ancestors,
-    interpret_chunk_grid,
     join,
     strict,
 )
@@ -213,10 +211,7 @@ class _Tree:
     def _array(self, node: Node) -> Any:
         undeclared = ArrayMetadata("", node.metadata).undeclared
         array = strict(self.hierarchy.declaration(node))
-        grid = strict(interpret_chunk_grid(undeclared))
-        if grid is None or grid.regular is None:
-            raise NotConvertibleError("its chunk grid is not regular")
-        columns = columns_of_grid(grid.counts)
+        grid, columns = columns_for(undeclared)
         if array is None:
             sync(self._add_native(node, grid, columns))
         else:
@@ -225,11 +220,7 @@ class _Tree:
             raise NotConvertibleError(
                 "its dimensions have no names: its metadata has no 'dimension_names'"
             )
-        try:
-            parsed = ArrayV3Metadata.from_dict(undeclared)
-            return columns.array(parsed)
-        except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-            raise NotConvertibleError(str(error)) from error
+        return array_of_columns(undeclared, columns)
 
     async def _add_documents(self, array: DeclaredArray, columns: ManifestColumns) -> None:
         async for loaded in self.hierarchy.documents(array).every():
