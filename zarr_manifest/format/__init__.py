@@ -107,7 +107,7 @@ from zarr_manifest.format.partition_names import (
 from zarr_manifest.format.precedence import (
     Pending,
     PendingChange,
-    Standing,
+    PendingChanges,
     consolidated_members,
     digest_of,
     has_consolidated,
@@ -147,7 +147,7 @@ __all__ = [
     "Partitions",
     "Pending",
     "PendingChange",
-    "Standing",
+    "PendingChanges",
     "VerifiedBody",
     "ancestors",
     "arrays_in",

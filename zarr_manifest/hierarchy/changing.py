@@ -14,7 +14,7 @@ from zarr_manifest.errors import Advice, ReadOnlyError, Setting
 from zarr_manifest.format import METADATA_NAMES, likely_owner
 from zarr_manifest.hierarchy.contradictions import being_changed
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
-from zarr_manifest.hierarchy.routes import Chunk
+from zarr_manifest.hierarchy.node_table import Chunk
 
 _EDIT = Setting("edit", python="with zarr_manifest.edit(location) as root: ...")
 

@@ -47,13 +47,16 @@ from zarr_manifest.hierarchy.node_table import (
     NATIVE,
     Array,
     BuildArray,
+    Chunk,
     ConsolidatedCopy,
+    Metadata,
     Native,
+    NodeState,
     NodeTable,
+    Remembered,
+    Route,
     Unsettled,
 )
-from zarr_manifest.hierarchy.remembered import Remembered
-from zarr_manifest.hierarchy.routes import Chunk, Metadata, Route, route_in
 from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.sources import in_order
@@ -113,7 +116,7 @@ class KnownNodes(NodeTable):
         if type(array) is Native:
             return array
         if isinstance(array, ChunkManifestTransformer):
-            return route_in(array, path, key)
+            return _route_in(array, path, key)
         return None
 
     async def find_route(self, key: str) -> Route:
@@ -131,7 +134,7 @@ class KnownNodes(NodeTable):
             if isinstance(array, Native):
                 return array
             if array is not None:
-                return route_in(array, path, key)
+                return _route_in(array, path, key)
         return NATIVE
 
     async def route_of_absent(self, key: str) -> Route:
@@ -166,7 +169,7 @@ class KnownNodes(NodeTable):
                 return NATIVE
             raise no_longer_native(path, body)
         # An array that stays what it was does so for those, too, who read it meanwhile.
-        nodes = self._apart(path) if self._is_of_array else self
+        nodes = self.apart(path, replace(self._known(path))) if self._is_of_array else self
         settled = await nodes._settled(path)
         route = await nodes.find_route(key)
         # The indices of one array's chunks need not be those of the other's.
@@ -175,10 +178,10 @@ class KnownNodes(NodeTable):
         self._state(path).array = NATIVE  # so that the next read of it is refused, too
         raise no_longer_native(path, body)
 
-    def _apart(self, path: str) -> Self:
-        """Return the same nodes with another state of one of them, to find out what it is now."""
+    def apart(self, path: str, state: NodeState) -> Self:
+        """Return the same nodes, of which one has a state of its own, and the others none."""
         apart = copy.copy(self)
-        apart._states = {path: replace(self._known(path))}
+        apart._states, apart._expected = {path: state}, {}
         return apart
 
     def is_certainly_absent(self, key: str) -> bool:
@@ -214,12 +217,7 @@ class KnownNodes(NodeTable):
         return type(self.route(key)) is Native
 
     async def owner(self, key: str) -> Chunk | None:
-        """Find the manifest array and the chunk that a key names.
-
-        Returns
-        -------
-        Chunk or None
-            None for keys that are served by the hierarchy's own store.
+        """Find the manifest array and the chunk that a key names; None for native keys.
 
         Raises
         ------
@@ -228,6 +226,22 @@ class KnownNodes(NodeTable):
         """
         route = await self.find_route(key)
         return route if isinstance(route, Chunk) else None
+
+    async def likely_array(self, key: str) -> ChunkManifestTransformer | None:
+        """Return the manifest array of which a key is a chunk, if it is one; None if it is none.
+
+        Raises
+        ------
+        ManifestError
+            As of :meth:`find_route`.
+        """
+        array = self._known(likely_owner(key)).array
+        if type(array) is Native:
+            return None
+        if isinstance(array, ChunkManifestTransformer):
+            return array
+        chunk = await self.owner(key)
+        return None if chunk is None else chunk.array
 
     async def array_at(self, path: str) -> ChunkManifestTransformer | None:
         """Return the manifest array at or above a path, or None.
@@ -459,6 +473,12 @@ class KnownNodes(NodeTable):
         store: Any = self._store  # get_sync is not declared by ``Store``
         found = store.get_sync(key, prototype=default_buffer_prototype())
         return None if found is None else found.to_bytes()
+
+
+def _route_in(array: ChunkManifestTransformer, path: str, key: str) -> Route:
+    """Return the route of a key below a manifest array, of which it may not be a chunk."""
+    index = array.index_of(key[len(path) :].lstrip("/"))
+    return NATIVE if index is None else Chunk(array, index)
 
 
 def _array_in(body: bytes | None) -> ArrayMetadata | None:

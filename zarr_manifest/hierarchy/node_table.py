@@ -10,7 +10,7 @@ import marshal
 from collections.abc import Callable
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from zarr.abc.store import Store
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
@@ -18,6 +18,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
+    PendingChanges,
     arrays_in,
     impossible_member,
     join,
@@ -28,7 +29,6 @@ from zarr_manifest.format import (
     without_declarations,
 )
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
-from zarr_manifest.hierarchy.remembered import Remembered
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 # A state takes about 200 bytes; beyond this many, forget those of paths without a node.
@@ -100,6 +100,67 @@ class NodeState(Struct):
 
 
 UNKNOWN = NodeState()
+
+
+class Remembered(Struct):
+    """What was seen of a hierarchy, beyond what can be read again.
+
+    Parameters
+    ----------
+    declared : set of str
+        Paths of the arrays that have been seen to declare a manifest.
+    digests : dict of bytes, optional
+        Only of a store that was pickled: by path, what an array was when it was opened.
+    changes : PendingChanges
+        The changes that were being written when the groups were last read; not pickled.
+    """
+
+    declared: set[str] = field(default_factory=set[str])
+    digests: dict[str, bytes] | None = None
+    changes: PendingChanges = field(default_factory=PendingChanges)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.declared, self.digests))
+
+    def copied(self, digests: dict[str, bytes] | None = None) -> Remembered:
+        """Return what is remembered now, without changes, and with other digests if given."""
+        digests = self.digests if digests is None else digests
+        return Remembered(set(self.declared), digests)
+
+
+class Chunk(Struct, frozen=True):
+    """A key that names a chunk of a manifest array.
+
+    Parameters
+    ----------
+    array : ChunkManifestTransformer
+        The array.
+    index : tuple of int
+        Grid index of the chunk.
+    """
+
+    array: ChunkManifestTransformer
+    index: tuple[int, ...]
+
+
+class Metadata(Struct, frozen=True):
+    """A key that names the ``zarr.json`` of a node.
+
+    Parameters
+    ----------
+    path : str
+        Path of the node.
+    """
+
+    path: str
+
+
+type Route = Native | Chunk | Metadata
+"""Where a value is read from: the hierarchy's own store, a manifest, or that store, but revealed.
+
+A value that the store does not have may still be a chunk of a manifest array; see
+``KnownNodes.route_of_absent``.
+"""
 
 
 class NodeTable:

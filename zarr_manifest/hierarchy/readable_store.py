@@ -11,7 +11,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -19,8 +19,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
-from zarr_manifest.hierarchy.node_table import Native
-from zarr_manifest.hierarchy.routes import Chunk, Metadata, Route
+from zarr_manifest.hierarchy.node_table import Chunk, Metadata, Native, Route
 from zarr_manifest.sources import import_meanwhile, in_own_loop
 from zarr_manifest.stores import requested_range, slice_of
 from zarr_manifest.zarr_internals import StoreOnStore
@@ -115,45 +114,16 @@ class ReadableStore(StoreOnStore):
 
         Errors are raised directly, not in a group.
         """
-        if isinstance(await self._route(key), Native):
-            native: Any = self._readable  # not declared by older releases of zarr
-            groups = native.get_ranges(key, byte_ranges, prototype=prototype, **options)
-            try:
-                async for group in _ungrouped(groups):
-                    yield group
-            except BaseExceptionGroup as error:
-                if not _is_missing(error):
-                    raise
-                if isinstance(await self._nodes.route_of_absent(key), Native):
-                    raise
-            else:
-                return
-        # Reads the merged ranges with get.
-        groups = super().get_ranges(key, byte_ranges, prototype=prototype, **options)
-        async for group in _ungrouped(groups):
-            yield group
-
-    def get_ranges_sync(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **options: Any,
-    ) -> Sequence[tuple[int, Buffer | None]]:
-        """Return many ranges of one value; see :meth:`get_sync`."""
-        if self._nodes.is_native(key):
-            try:
-                native: Any = self._synchronous.get_ranges_sync(
-                    key, byte_ranges, prototype=prototype, **options
-                )
-            except BaseExceptionGroup as error:
-                if not _is_missing(error) or self._nodes.is_certainly_absent(key):
-                    raise
-            else:
-                return cast("Sequence[tuple[int, Buffer | None]]", native)
-        # Merges ranges, and reads them with get_sync.
-        return super().get_ranges_sync(key, byte_ranges, prototype=prototype, **options)
+        refused: BaseExceptionGroup[ManifestError] | None = None
+        try:
+            async for group in super().get_ranges(key, byte_ranges, prototype=prototype, **options):
+                yield group
+        except BaseExceptionGroup as error:
+            refused = error.subgroup(ManifestError)
+            if refused is None:
+                raise
+        if refused is not None:
+            raise refused.exceptions[0]
 
     async def _get_many(
         self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
@@ -212,8 +182,6 @@ class ReadableStore(StoreOnStore):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether there are no keys below a prefix."""
-        if not self._nodes.remembered.changes:
-            return await self._readable.is_empty(prefix)
         async with aclosing(list_dir(self._readable, self._nodes, prefix)) as names:
             return await anext(names, None) is None
 
@@ -224,25 +192,6 @@ class ReadableStore(StoreOnStore):
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
         return list_dir(self._readable, self._nodes, prefix)
-
-
-async def _ungrouped[T](groups: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Yield what is read, but raise a refusal by itself."""
-    refused: BaseExceptionGroup[ManifestError] | None = None
-    try:
-        async for group in groups:
-            yield group
-    except BaseExceptionGroup as error:
-        refused = error.subgroup(ManifestError)
-        if refused is None:
-            raise
-    if refused is not None:
-        raise refused.exceptions[0]
-
-
-def _is_missing(error: BaseExceptionGroup[BaseException]) -> bool:
-    """Whether the value that ranges were requested of does not exist."""
-    return error.subgroup(FileNotFoundError) is not None
 
 
 def _reveal(

@@ -7,7 +7,6 @@ else to the underlying store, as far as :mod:`zarr_manifest.hierarchy.changing` 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from collections import OrderedDict
@@ -28,10 +27,9 @@ from zarr_manifest.hierarchy.changing import (
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.listing import list_locations
+from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.opened_array import OpenedArray, PickledArray
 from zarr_manifest.hierarchy.readable_store import ReadableStore
-from zarr_manifest.hierarchy.remembered import Remembered
-from zarr_manifest.hierarchy.routes import Chunk
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
@@ -176,10 +174,12 @@ class ManifestStore(ReadableStore):
         """Create what is not pickled: clients, and the arrays that were seen."""
         prepare_zarr()
         self._directories = local_directories(self._allow)
-        self._may_be_remote = may_be_remote(self._allow)
         self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = self._seen(inside_store(self._store, self._directories))
         self._is_on_disk = self._sources.hierarchy_is_on_disk
+        self._reads_remote = may_be_remote(self._allow)
+        #: Whether the hierarchy, or any authorised location, is remote.
+        self.may_be_remote = self._reads_remote or not self._is_on_disk
         # Where requests take no time, nothing is loaded in advance.
         self._following = None if self._is_on_disk else FollowingManifests()
         self._known: KnownNodes = KnownNodes(self._readable, self._transformer, self._remembered)
@@ -335,19 +335,13 @@ class ManifestStore(ReadableStore):
 
         Not if there is an array whose chunks may be far away: for those, requests must overlap.
         """
-        return super()._supports_sync_io and not (self._may_be_remote and self._nodes.declared)
-
-    @property
-    def may_be_remote(self) -> bool:
-        """Whether the hierarchy, or any authorised location, is remote."""
-        return self._may_be_remote or not self._is_on_disk
+        return super()._supports_sync_io and not (self._reads_remote and self._nodes.declared)
 
     # In bulk -----------------------------------------------------------------
 
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to; None for what is stored natively."""
-        route = await self._route(key)
-        return route.array if isinstance(route, Chunk) else None
+        return await self._nodes.likely_array(key)
 
     async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
         """Read many ranges of sources; see ``zarr_manifest.sources.read_ranges``."""
@@ -432,9 +426,6 @@ class ManifestStore(ReadableStore):
         await self._readable.set_if_not_exists(key, value)
         if key.rpartition("/")[2] in METADATA_NAMES:
             self._nodes.note_absence(key.rpartition("/")[0])
-
-    async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        await asyncio.gather(*(self.set(key, value) for key, value in values))
 
     async def delete(self, key: str) -> None:
         """Delete a chunk that gets fill values; or, without manifest arrays, any value."""

@@ -132,6 +132,11 @@ class ChunkManifestTransformer:
             following=following,
         )
         self._missing_is_an_error = False
+        #: Number of chunks along each dimension.
+        self.grid_shape = array.chunk_grid.counts
+        self._counts = np.array(self.grid_shape)
+        #: The number of bytes that are read together without checking each chunk.
+        self.longest = limits.chunk_bytes
         is_regular = array.chunk_grid.regular is not None
         self._most = self._most_of((0,) * array.ndim) if is_regular else None
 
@@ -262,14 +267,7 @@ class ChunkManifestTransformer:
         None if one of them is not a chunk key, or names a chunk outside the grid.
         """
         indices = self._encoding.decode_many(keys)
-        if indices is None or not (indices < np.array(self._array.chunk_grid.counts)).all():
-            return None
-        return indices
-
-    @property
-    def grid_shape(self) -> tuple[int, ...]:
-        """Number of chunks along each dimension."""
-        return tuple(self._array.chunk_grid.counts)
+        return None if indices is None or not (indices < self._counts).all() else indices
 
     def in_same_document(
         self, index: tuple[int, ...], others: Sequence[tuple[int, ...]]
@@ -281,11 +279,6 @@ class ChunkManifestTransformer:
         shape = np.array(partitions.shape, np.int64)
         same = (np.array(others, np.int64) // shape == np.array(index) // shape).all(axis=1)
         return [other for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
-
-    @property
-    def longest(self) -> int:
-        """The number of bytes that are read together without checking each chunk."""
-        return self._limits.chunk_bytes
 
     @property
     def verifies_parts(self) -> bool:

@@ -31,6 +31,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import (
     ArrayMetadata,
+    PendingChanges,
     ancestors,
     dump_node,
     is_possible_path,
@@ -40,7 +41,6 @@ from zarr_manifest.format import (
     parse_pending,
 )
 from zarr_manifest.hierarchy.contradictions import not_a_path
-from zarr_manifest.hierarchy.pending_changes import PendingChanges
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import (
     CONSOLIDATE,

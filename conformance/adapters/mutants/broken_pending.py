@@ -9,7 +9,6 @@ import zarr
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import precedence
-from zarr_manifest.hierarchy import pending_changes
 from zarr_manifest.inspection import validation
 
 
@@ -28,7 +27,7 @@ def copies_do_not_count() -> None:
 )
 def pending_ignored() -> None:
     """Take all own metadata for what they are."""
-    replace(pending_changes, "parse_pending", lambda _: lambda root: {})
+    replace(precedence, "parse_pending", lambda _: lambda root: {})
 
 
 @broken_in("pending/behind-below-the-root-own-metadata", "pending/behind-below-the-root-validate")
@@ -38,7 +37,7 @@ def pending_below_the_root_ignored() -> None:
     def make(note: Any) -> Any:
         return lambda changes, group, *rest: None if group else note(changes, group, *rest)
 
-    replace(pending_changes.PendingChanges, "note", make)
+    replace(precedence.PendingChanges, "note", make)
 
 
 @broken_in("pending/behind-the-root-and-a-group-own-metadata")
@@ -48,7 +47,7 @@ def copies_of_the_lowest_group_count() -> None:
     def make(of: Any) -> Any:
         return lambda changes, path: reversed([*of(changes, path)])
 
-    replace(pending_changes.PendingChanges, "of", make)
+    replace(precedence.PendingChanges, "of", make)
 
 
 @broken_in("pending/gone-validate", "pending/gone-below-the-root-validate")
@@ -70,7 +69,7 @@ def pending_of_another_form_ignored() -> None:
 
         return changed
 
-    replace(pending_changes, "parse_pending", make)
+    replace(precedence, "parse_pending", make)
 
 
 def _change_standing(of_own: Any) -> None:
