@@ -19,7 +19,7 @@ import zarr
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
 from tests.servers.http_files import FileServer
-from zarr_manifest.sources import decoding_threads as threads
+from zarr_manifest.sources import concurrency as threads
 
 CHUNKS, CHUNK = 50, 64
 PACKAGE = str(Path(zm.__file__).parent)

@@ -23,7 +23,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.format.declaration import TRANSFORMER_NAME
-from zarr_manifest.format.documents_by_digest import (
+from zarr_manifest.format.declared_documents import (
     are_document_checksums,
     interpret_document_checksum,
 )

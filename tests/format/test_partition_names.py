@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from zarr_manifest.format import Partitions, collect, format_canonical, parse_canonical, strict
 from zarr_manifest.format.declaration import TRANSFORMER_NAME, parse_declaration
-from zarr_manifest.format.partition_names import (
+from zarr_manifest.format.declared_documents import (
     interpret_partition_names,
     names_outside,
     state_partitions,

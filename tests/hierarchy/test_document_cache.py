@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.hierarchy.shared_calls import DocumentCache
+from zarr_manifest.hierarchy.manifest_documents import DocumentCache
 
 
 @given(

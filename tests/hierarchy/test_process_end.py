@@ -19,7 +19,7 @@ from tests.hierarchies import write_hierarchy, write_manifest_array
 from tests.properties import THOROUGH
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply
 from tests.servers.raw import RawServer
-from zarr_manifest.hierarchy.process_end import finish_requests
+from zarr_manifest.sources.processes import finish_requests
 
 # What happens rarely otherwise: the thread that woke the loop wants the interpreter again while
 # that is ending, which takes its time.

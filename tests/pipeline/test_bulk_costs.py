@@ -16,7 +16,7 @@ from zarr.core.sync import sync
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
-from zarr_manifest.sources import decoding_threads
+from zarr_manifest.sources import concurrency
 
 pytestmark = pytest.mark.slow
 
@@ -56,14 +56,14 @@ def calls_of(read: Any) -> Counter[str]:
             with lock:
                 counts[frame.f_code.co_qualname] += 1
 
-    decoding_threads._threads.forget()
+    concurrency._threads.forget()
     threading.setprofile_all_threads(profile)
     try:
         read()
     finally:
         threading.setprofile_all_threads(None)
         sys.setprofile(None)
-        decoding_threads._threads.forget()
+        concurrency._threads.forget()
     return counts
 
 

@@ -22,7 +22,7 @@ import zarr_manifest as zm
 from tests.hierarchies import consolidate, declared, files_below, read, without_partitions
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
-from zarr_manifest.format import partition_names
+from zarr_manifest.format import declared_documents
 from zarr_manifest.writing import array_writer, resized_declaration
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
@@ -249,7 +249,7 @@ def test_any_resizing_reads_as_a_whole_manifest_does(
 
 def test_too_many_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where "all" is stated, without checksums."""
-    monkeypatch.setattr(partition_names, "MOST_NAMES", 12)
+    monkeypatch.setattr(declared_documents, "MOST_NAMES", 12)
     monkeypatch.setattr(resized_declaration, "MOST_NAMES", 12)
     plain = {"manifest_url": "./manifest/{partition}.json"}
     create(tmp_path, [(i,) for i in range(13)], (13,), (1,), **plain)

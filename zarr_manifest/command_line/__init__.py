@@ -42,7 +42,7 @@ def _leave(status: int) -> NoReturn:
 
     After an error, obstore may still be waiting for answers that nobody wants any more. In
     rare cases one that comes while the interpreter ends crashes the process
-    (`hierarchy.process_end`), after the work is done, and with another exit status.
+    (`sources.processes`), after the work is done, and with another exit status.
     """
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     for stream in (sys.stdout, sys.stderr):

@@ -12,15 +12,6 @@ from zarr_manifest.format.chunk_grid import (
     interpret_chunk_grid,
     number_chunks,
 )
-from zarr_manifest.format.chunk_keys import (
-    canonical_indices,
-    encode_relative,
-    format_canonical,
-    likely_owner,
-    owner_candidates,
-    parse_canonical,
-    parse_relative,
-)
 from zarr_manifest.format.conditions import (
     NO_CONDITIONS,
     Conditions,
@@ -35,6 +26,20 @@ from zarr_manifest.format.declaration import (
     is_declaration,
     parse_declaration,
 )
+from zarr_manifest.format.declared_documents import (
+    DIGEST_PATTERN,
+    DIGEST_PLACEHOLDER,
+    MOST_NAMES,
+    PLACEHOLDER,
+    VerifiedBody,
+    document_checksum,
+    document_reference,
+    interpret_partition_names,
+    names_outside,
+    state_checksums,
+    state_partitions,
+    verify_document,
+)
 from zarr_manifest.format.document_codecs import (
     KNOWN_CODECS,
     Body,
@@ -43,16 +48,25 @@ from zarr_manifest.format.document_codecs import (
     decode_body,
     encode_body,
 )
-from zarr_manifest.format.documents_by_digest import (
-    DIGEST_PATTERN,
-    DIGEST_PLACEHOLDER,
-    PLACEHOLDER,
-    VerifiedBody,
-    document_checksum,
-    document_reference,
-    verify_document,
-)
 from zarr_manifest.format.findings import Findings, collect, mapped, strict
+from zarr_manifest.format.keys import (
+    METADATA_NAMES,
+    NODE_METADATA,
+    NODE_NAMES,
+    ancestors,
+    canonical_indices,
+    encode_relative,
+    format_canonical,
+    has_forbidden_character,
+    impossible_name,
+    is_possible_path,
+    join,
+    likely_owner,
+    node_of_metadata,
+    owner_candidates,
+    parse_canonical,
+    parse_relative,
+)
 from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
     LARGEST_INTEGER,
@@ -62,17 +76,6 @@ from zarr_manifest.format.manifest_document import (
     count_inline_bytes,
     explain_object,
     interpret_document,
-)
-from zarr_manifest.format.node_keys import (
-    METADATA_NAMES,
-    NODE_METADATA,
-    NODE_NAMES,
-    ancestors,
-    has_forbidden_character,
-    impossible_name,
-    is_possible_path,
-    join,
-    node_of_metadata,
 )
 from zarr_manifest.format.node_metadata import (
     ArrayMetadata,
@@ -96,13 +99,6 @@ from zarr_manifest.format.object_models import (
     is_model_of_array,
     model_of_nodes,
     nodes_of_model,
-)
-from zarr_manifest.format.partition_names import (
-    MOST_NAMES,
-    interpret_partition_names,
-    names_outside,
-    state_checksums,
-    state_partitions,
 )
 from zarr_manifest.format.precedence import (
     Pending,

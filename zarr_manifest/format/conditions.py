@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from zarr_manifest.errors import Advice, InvalidEntryError, Setting, SourceChangedError
-from zarr_manifest.format.node_keys import has_forbidden_character
+from zarr_manifest.format.keys import has_forbidden_character
 from zarr_manifest.showing import counted, without_defaults
 
 

@@ -18,13 +18,14 @@ from zarr_manifest.errors import (
     LimitExceededError,
     UnsupportedTransformerError,
 )
-from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
-from zarr_manifest.format.documents_by_digest import (
+from zarr_manifest.format.declared_documents import (
+    DeclaredPartitions,
     interpret_document_checksum,
+    interpret_partitions,
     template_problem,
 )
+from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
 from zarr_manifest.format.findings import Findings, strict
-from zarr_manifest.format.partition_names import DeclaredPartitions, interpret_partitions
 from zarr_manifest.showing import counted
 
 TRANSFORMER_NAME = "chunk-manifest-json"

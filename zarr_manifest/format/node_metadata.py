@@ -24,7 +24,7 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS, is_declaration
 from zarr_manifest.format.findings import Findings
-from zarr_manifest.format.node_keys import is_possible_path
+from zarr_manifest.format.keys import is_possible_path
 
 # The members of an array's metadata that zarr is not shown.
 _DECLARING = (TRANSFORMERS, TRANSFORMER_NAME)

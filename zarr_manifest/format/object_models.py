@@ -12,7 +12,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.declaration import TRANSFORMERS, is_declaration
-from zarr_manifest.format.node_keys import impossible_name, join
+from zarr_manifest.format.keys import impossible_name, join
 from zarr_manifest.format.node_metadata import ArrayMetadata
 
 

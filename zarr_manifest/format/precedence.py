@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.checksums import compute_checksum
 from zarr_manifest.format.findings import Findings, strict
-from zarr_manifest.format.node_keys import is_possible_path, join
+from zarr_manifest.format.keys import is_possible_path, join
 from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
 
 _CONSOLIDATED = "consolidated_metadata"

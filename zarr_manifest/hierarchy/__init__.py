@@ -1,10 +1,7 @@
 """A zarr Store over the nodes of a hierarchy."""
 
-import atexit
-
 from zarr_manifest.hierarchy.contradictions import only_consolidated
 from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
-from zarr_manifest.hierarchy.fill_chunks import encode_fill_chunk
 from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
 from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in
 from zarr_manifest.hierarchy.manifest_documents import (
@@ -13,11 +10,14 @@ from zarr_manifest.hierarchy.manifest_documents import (
     ManifestDocuments,
     interpret_document_of,
 )
-from zarr_manifest.hierarchy.partition_documents import Partition, partitions_to_read
-from zarr_manifest.hierarchy.process_end import finish_requests
 from zarr_manifest.hierarchy.store import ManifestStore, prepare_zarr
-from zarr_manifest.hierarchy.stored_documents import fetch_document
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
+from zarr_manifest.hierarchy.stored_documents import Partition, fetch_document, partitions_to_read
+from zarr_manifest.hierarchy.transformer import (
+    ChunkManifestTransformer,
+    ConditionCheck,
+    Verify,
+    encode_fill_chunk,
+)
 from zarr_manifest.hierarchy.walking import (
     Node,
     copies_in,
@@ -58,6 +58,3 @@ __all__ = [
     "read_nodes",
     "store_underneath",
 ]
-
-# Before zarr's own, which closes the loop: the last one registered is called first.
-atexit.register(finish_requests)

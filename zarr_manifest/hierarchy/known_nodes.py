@@ -57,9 +57,8 @@ from zarr_manifest.hierarchy.node_table import (
     Route,
     Unsettled,
 )
-from zarr_manifest.hierarchy.shared_calls import SharedCalls
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.sources import in_order
+from zarr_manifest.sources import SharedCalls, in_order
 from zarr_manifest.stores import list_names
 
 

@@ -7,7 +7,10 @@ is read.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
+from typing import Any
 
 from msgspec import Struct
 from zarr.abc.store import Store
@@ -32,16 +35,17 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
-from zarr_manifest.hierarchy.partition_documents import (
+from zarr_manifest.hierarchy.stored_documents import (
     Partition,
+    open_document,
     partitions_to_read,
+    with_checksum,
 )
-from zarr_manifest.hierarchy.shared_calls import DocumentCache
-from zarr_manifest.hierarchy.stored_documents import open_document, with_checksum
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
 from zarr_manifest.manifest import References, interpret_manifest
 from zarr_manifest.sources import (
     FileBody,
+    SharedCalls,
     SourceRange,
     Sources,
     in_decoding_thread,
@@ -339,6 +343,65 @@ class ManifestDocuments:
         if loaded.refusal is not None:
             raise loaded.refusal.in_context()
         return loaded
+
+
+class _Kept[V](Struct, frozen=True):
+    value: V
+    size: int
+
+
+class DocumentCache[K: Hashable, V]:
+    """A least-recently-used cache of values by key. Failures are not cached.
+
+    A value is made once for all who ask for it at the same time; see :class:`SharedCalls`.
+
+    Parameters
+    ----------
+    capacity : int
+        Largest total size of all values; the latest value is kept whatever its size.
+    size_of : callable
+        Returns the size of a value.
+    """
+
+    def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
+        self._capacity = capacity
+        self._size_of = size_of
+        self._values: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+        self._calls = SharedCalls[K, V]()
+
+    def find(self, key: K) -> V | None:
+        """Return a value if it is cached; None if not, which is no value."""
+        with self._lock:
+            kept = self._values.get(key)
+            if kept is None:
+                return None
+            self._values.move_to_end(key)
+            return kept.value
+
+    async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """Return a value; if it is not cached, make it, or wait for another reader to do so."""
+        kept = self.find(key)
+        if kept is not None:
+            return kept
+
+        async def make_and_keep() -> V:
+            kept = self.find(key)  # made since
+            return self._keep(key, await make()) if kept is None else kept
+
+        return await self._calls.get(key, make_and_keep)
+
+    def _keep(self, key: K, value: V) -> V:
+        size = self._size_of(value)
+        with self._lock:
+            earlier = self._values.pop(key, None)
+            self._values[key] = _Kept(value, size)
+            self._size += size - (0 if earlier is None else earlier.size)
+            while self._size > self._capacity and len(self._values) > 1:
+                _, forgotten = self._values.popitem(last=False)
+                self._size -= forgotten.size
+        return value
 
 
 def _memory(found: LoadedManifest | _Missing) -> int:

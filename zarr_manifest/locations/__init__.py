@@ -1,6 +1,11 @@
 """URL references: where the bytes of an entry are, and whether they may be read. Pure."""
 
-from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
+from zarr_manifest.locations.allow_list import (
+    AllowList,
+    ReferencedLocation,
+    suggest_prefixes,
+    summarize,
+)
 from zarr_manifest.locations.kinds import (
     Cloud,
     Files,
@@ -26,7 +31,6 @@ from zarr_manifest.locations.resolving import (
     relative_reference,
     resolver,
 )
-from zarr_manifest.locations.summary import ReferencedLocation, summarize
 
 __all__ = [
     "AllowList",

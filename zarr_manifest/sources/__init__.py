@@ -16,18 +16,15 @@ from zarr_manifest.sources.access import (
 from zarr_manifest.sources.byte_ranges import (
     WHOLE,
     SourceRange,
+    known_size,
+    missing_object,
     needs_size,
     out_of_bounds,
     slice_bounds,
     source_range,
 )
-from zarr_manifest.sources.coroutines import in_order, in_own_loop
+from zarr_manifest.sources.concurrency import SharedCalls, in_decoding_thread, in_order, in_own_loop
 from zarr_manifest.sources.directories import Directory, link_outside
-from zarr_manifest.sources.first_imports import (
-    import_for_bulk,
-    import_for_reading,
-    import_meanwhile,
-)
 from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
 from zarr_manifest.sources.keys_in_stores import (
     NamedStores,
@@ -37,18 +34,21 @@ from zarr_manifest.sources.keys_in_stores import (
 )
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.momentary_files import MOMENTARY, undetectable_writers
-from zarr_manifest.sources.object_checks import known_size, missing_object
-from zarr_manifest.sources.obstore_failures import known_cause
 from zarr_manifest.sources.own_files import OwnFiles
+from zarr_manifest.sources.processes import (
+    Unforked,
+    import_for_bulk,
+    import_for_reading,
+    import_meanwhile,
+)
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.web import WebServer, web_reader_of
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.decoding_threads import in_decoding_thread
-    from zarr_manifest.sources.forks import Unforked
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
     from zarr_manifest.sources.object_reader import Take as Take
+    from zarr_manifest.sources.object_reader import known_cause
     from zarr_manifest.sources.present_states import ObjectVersion, Pace, object_states
     from zarr_manifest.sources.range_reading import (
         ManyRanges,
@@ -77,6 +77,7 @@ __all__ = [
     "RangeError",
     "RangeReader",
     "Receiver",
+    "SharedCalls",
     "SourceObject",
     "SourceRange",
     "Sources",
@@ -114,7 +115,7 @@ __all__ = [
 _MODULES = {
     "ObjectVersion": "present_states",
     "Pace": "present_states",
-    "Unforked": "forks",
+    "known_cause": "object_reader",
     "object_states": "present_states",
 }
 

@@ -1,8 +1,8 @@
-"""Ranges of objects, and of entries within them.
+"""Ranges of objects, and of entries within them; and what is checked of an object that is read.
 
-Pure arithmetic (specification, "Reading"). Zarr requests part of a chunk, the entry
-says where the chunk lies in an object, and the result is the range of the object to
-read. It never leaves the entry's own range.
+Pure arithmetic (specification, "Reading"). Zarr requests part of a chunk, the entry says where the
+chunk lies in an object, and the result is the range of the object to read. It never leaves the
+entry's own range.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from msgspec import Struct
 
 from zarr_manifest.errors import (
     LimitExceededError,
+    ManifestError,
     RangeOutOfBoundsError,
     ShortReadError,
+    SourceChangedError,
     SourceError,
+    SourceNotFoundError,
 )
+from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.showing import counted
 
 
@@ -291,3 +295,70 @@ def slice_bounds(n: int, request: SourceRange) -> tuple[int, int]:
     if request.start < 0:
         return max(0, n + request.start), n
     return min(request.start, n), n if request.stop is None else min(request.stop, n)
+
+
+# Objects -----------------------------------------------------------------------
+
+
+def missing_object(conditions: Conditions = NO_CONDITIONS, *, detail: str = "") -> ManifestError:
+    """Return the error for an object that does not exist, or not in the version that is required.
+
+    Examples
+    --------
+    >>> missing_object().code, missing_object(Conditions(version="7")).code
+    ('source_not_found', 'source_changed')
+    """
+    if conditions.version is not None:
+        return SourceChangedError(
+            f"the object has no version {conditions.version}",
+            remedy="If it was moved, or its version removed, make the manifest again.",
+        )
+    return SourceNotFoundError(
+        f"the object does not exist{detail}",
+        remedy="If it was moved, a different 'base' may find it.",
+    )
+
+
+def reject_encoded(encoding: object) -> None:
+    """Reject bytes that a server has encoded (specification, "Content encodings").
+
+    Offsets, lengths, sizes and checksums count the bytes of an object as it is.
+
+    Raises
+    ------
+    SourceError
+        If the value of ``Content-Encoding`` names an encoding.
+    """
+    if encoding is not None and str(encoding).strip().lower() not in ("", "identity"):
+        raise SourceError(
+            f"the server sends the object encoded: Content-Encoding is {encoding}",
+            remedy="Serve it as it is.",
+        )
+
+
+def known_size(state: Conditions) -> int:
+    """Return the size of an object, given its state.
+
+    Raises
+    ------
+    SourceError
+        The server does not say how large it is.
+    """
+    if state.size is None:
+        raise unknown_size()
+    return state.size
+
+
+def short_body(announced: int, arrived: int) -> ShortReadError:
+    """Return the error for a body of fewer bytes than the source announced, or of more."""
+    return ShortReadError(
+        f"the source announced {counted(announced, 'byte')}, but {arrived:,} arrived"
+    )
+
+
+def no_such_host() -> SourceError:
+    """Return the error for a host whose name is unknown."""
+    return SourceError(
+        "the host is unknown",
+        remedy="Check the name of the host in the URL and the endpoint, and the network.",
+    )

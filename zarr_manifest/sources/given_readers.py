@@ -23,8 +23,7 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import UrlLocation
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in
-from zarr_manifest.sources.object_checks import missing_object
+from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in, missing_object
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

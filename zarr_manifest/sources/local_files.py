@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from zarr_manifest.errors import SourceAccessDeniedError, SourceError
 from zarr_manifest.format import NO_CONDITIONS, Conditions
-from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in
+from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in, missing_object
 from zarr_manifest.sources.directories import Directory, OpenFile, directory_found, require_regular
-from zarr_manifest.sources.object_checks import missing_object
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import Take

@@ -1,8 +1,9 @@
 """Object reader: ranges of the objects of one obstore store.
 
-The only module that fetches through obstore and translates its errors. Checks that
-what arrives is what was requested: obstore silently clamps ranges at the end of an
-object.
+The only module that fetches through obstore and translates its errors, and that knows their texts:
+obstore has classes for a few causes only. The texts contain whole URLs, with signatures, and many
+lines for developers: they are looked at, but nothing of them is shown. Checks that what arrives is
+what was requested: obstore silently clamps ranges at the end of an object.
 """
 
 from __future__ import annotations
@@ -18,18 +19,27 @@ from obstore import exceptions as obstore_errors
 from obstore.store import LocalStore, MemoryStore
 
 from zarr_manifest.errors import (
+    Advice,
     LocationNotAllowedError,
     ManifestError,
+    Setting,
     ShortReadError,
     SourceAccessDeniedError,
     SourceError,
+    SourceNotFoundError,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.access import GIVE_CREDENTIALS, UNREACHABLE, past_caches
-from zarr_manifest.sources.byte_ranges import WHOLE, SourceRange, out_of_bounds
-from zarr_manifest.sources.object_checks import missing_object, reject_encoded, short_body
-from zarr_manifest.sources.obstore_failures import known_cause
+from zarr_manifest.sources.byte_ranges import (
+    WHOLE,
+    SourceRange,
+    missing_object,
+    no_such_host,
+    out_of_bounds,
+    reject_encoded,
+    short_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,3 +318,53 @@ _ANOTHER_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
 
 # obstore uses its generic class for these, as for everything without a class of its own.
 _SIGNS_OF_A_SHORT_BODY = ("request or response body error", "Requested ", "Out of range of file")
+
+
+_ENDPOINT = Setting("options", python="anonymous(endpoint=..., region=...)")
+
+_NO_BUCKET = r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
+# The cloud machines' service for credentials, used if the environment has none.
+_NO_CREDENTIALS = r"169\.254\.(?:169\.254|170\.\d+)|metadata\.google\.internal|fd00:ec2::"
+_UNENCRYPTED = r"BadScheme|builder error"
+_NO_HOST = r"dns error|failed to lookup address|[Nn]ame resolution"
+_NO_SERVER = r"tcp connect error|Connection refused"
+
+
+def known_cause(error: Exception) -> ManifestError | None:
+    """Return the error for an obstore error whose cause is known; None for others.
+
+    Examples
+    --------
+    >>> print(known_cause(OSError("... <Code>NoSuchBucket</Code> ...")).problem)
+    there is no such bucket or container
+    """
+    text = str(error)
+    if re.search(_NO_CREDENTIALS, text):
+        return SourceAccessDeniedError(
+            "the environment has no credentials",
+            remedy=Advice(
+                "Set them, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; or read without: ",
+                Setting("allow", python="allow=[prefix]"),
+                ".",
+            ),
+        )
+    if re.search(_NO_BUCKET, text):
+        return SourceNotFoundError(
+            "there is no such bucket or container",
+            remedy=Advice("Check its name, and the endpoint and the region: ", _ENDPOINT, "."),
+        )
+    if re.search(_UNENCRYPTED, text):
+        return SourceError(
+            "the server's URL begins with http://, and the store accepts only https://",
+            remedy=Advice(
+                "Make the store with ", Setting("client_options", {"allow_http": True}), "."
+            ),
+        )
+    if re.search(_NO_HOST, text):
+        return no_such_host()
+    if re.search(_NO_SERVER, text):
+        return SourceError(
+            "no server answers at this host and port",
+            remedy="Check the URL and the endpoint; or try again when the server responds.",
+        )
+    return None

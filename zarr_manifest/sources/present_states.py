@@ -16,10 +16,9 @@ from msgspec import Struct
 from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Location, UrlLocation
-from zarr_manifest.sources.coroutines import in_order
-from zarr_manifest.sources.decoding_threads import in_decoding_thread
+from zarr_manifest.sources.byte_ranges import missing_object
+from zarr_manifest.sources.concurrency import in_decoding_thread, in_order
 from zarr_manifest.sources.local_files import FileReader
-from zarr_manifest.sources.object_checks import missing_object
 from zarr_manifest.sources.object_reader import PAGE, ObstoreReader
 from zarr_manifest.sources.sources import Sources
 

@@ -19,7 +19,7 @@ from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Location
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
-from zarr_manifest.sources.decoding_threads import (
+from zarr_manifest.sources.concurrency import (
     Budget,
     all_or_none,
     in_decoding_thread,

@@ -34,12 +34,11 @@ from zarr_manifest.sources.access import (
     open_storage,
     reader_of,
 )
-from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.byte_ranges import SourceRange, known_size
 from zarr_manifest.sources.directories import Directory
 from zarr_manifest.sources.given_readers import GivenReader, is_range_reader, key_below
 from zarr_manifest.sources.keys_in_stores import key_within, local_directories, local_place
 from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
-from zarr_manifest.sources.object_checks import known_size
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of

@@ -14,7 +14,6 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.sources import known_cause
 from zarr_manifest.stores.relative_sources import (
     store_errors,
     store_failure,
@@ -161,6 +160,8 @@ class TranslatedStore(OwnStore):
     """Raises :class:`ManifestError`, with a remedy, in place of obstore's errors."""
 
     def _failure(self, error: Exception, key: str) -> Exception | None:
+        from zarr_manifest.sources import known_cause
+
         failure: ManifestError | None = None
         if isinstance(error, FileNotFoundError):
             failure = known_cause(error)
@@ -184,6 +185,8 @@ class TranslatedStore(OwnStore):
         return await self._answer(self._root(prototype), key)
 
     async def _root(self, prototype: BufferPrototype) -> Buffer | None:
+        from zarr_manifest.sources import known_cause
+
         # Not through zarr, to which a bucket that does not exist is one without the object.
         objects: Any = cast("Any", self._store).store
         try:

@@ -38,7 +38,6 @@ from zarr_manifest.sources import (
     FileReader,
     SourceRange,
     Sources,
-    known_cause,
     local_directories,
     missing_object,
     out_of_bounds,
@@ -154,6 +153,8 @@ def store_errors() -> tuple[type[Exception], ...]:
 def store_failure(error: Exception) -> ManifestError:
     """Translate an error of a hierarchy's own store, one of :func:`store_errors`."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+    from zarr_manifest.sources import known_cause
 
     known = known_cause(error)
     if known is not None:

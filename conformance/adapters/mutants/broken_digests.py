@@ -10,7 +10,7 @@ from typing import Any
 from conformance.adapters.mutants.broken_rules import change_configurations
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import ChecksumMismatchError
-from zarr_manifest.format import Limits, documents_by_digest, strict
+from zarr_manifest.format import Limits, declared_documents, strict
 from zarr_manifest.hierarchy import manifest_documents, stored_documents
 from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments, interpret_document_of
 from zarr_manifest.inspection import documents
@@ -53,7 +53,7 @@ def names_compared() -> None:
     def make(require: Any) -> Any:
         return lambda found, declared: require(found[:23], declared[:23])
 
-    replace(documents_by_digest, "_require", make)
+    replace(declared_documents, "_require", make)
 
 
 @broken_in(f"{_PLACE}/encoded", f"{_PLACE}/encoded-blocks", f"{_PLACE}/checksum-of-what-is-decoded")
@@ -88,7 +88,7 @@ def documents_parsed_before_they_are_compared() -> None:
 @broken_in(f"{_PLACE}/named-by-its-digest", f"{_PLACE}/blocks", f"{_FORMS}/digest-alone")
 def all_digits_in_names() -> None:
     """Look for documents under names with all digits."""
-    replace(documents_by_digest, "_DIGITS", lambda _: 64)
+    replace(declared_documents, "_DIGITS", lambda _: 64)
 
 
 @broken_in(f"{_PLACE}/stale-validate", f"{_PLACE}/stale-block-validate")

@@ -15,7 +15,7 @@ from zarr_manifest.errors import (
     ManifestNotFoundError,
 )
 from zarr_manifest.format.chunk_grid import Partitions
-from zarr_manifest.format.partition_names import names_outside
+from zarr_manifest.format.declared_documents import names_outside
 from zarr_manifest.hierarchy import declared_array, manifest_documents
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.manifest import References, decoding, keys

@@ -11,8 +11,8 @@ from zarr_manifest.format import Conditions
 from zarr_manifest.hierarchy import inspected_hierarchy, store
 from zarr_manifest.locations import UrlLocation
 from zarr_manifest.sources import directories, local_files, object_reader, sources
+from zarr_manifest.sources.byte_ranges import missing_object
 from zarr_manifest.sources.directories import Directory
-from zarr_manifest.sources.object_checks import missing_object
 from zarr_manifest.sources.web import answers, web_reader
 
 # ------------------------------------------------------------------ what servers answer

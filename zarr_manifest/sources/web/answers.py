@@ -21,8 +21,12 @@ from zarr_manifest.errors import (
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.access import GIVE_CREDENTIALS
-from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.object_checks import missing_object, reject_encoded, short_body
+from zarr_manifest.sources.byte_ranges import (
+    SourceRange,
+    missing_object,
+    reject_encoded,
+    short_body,
+)
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict

@@ -28,10 +28,14 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, asking_for_identity
-from zarr_manifest.sources.byte_ranges import WHOLE, SourceRange, out_of_bounds
-from zarr_manifest.sources.coroutines import in_own_loop
-from zarr_manifest.sources.object_checks import short_body
-from zarr_manifest.sources.obstore_failures import no_such_host
+from zarr_manifest.sources.byte_ranges import (
+    WHOLE,
+    SourceRange,
+    no_such_host,
+    out_of_bounds,
+    short_body,
+)
+from zarr_manifest.sources.concurrency import in_own_loop
 from zarr_manifest.sources.proxies import proxy_for
 from zarr_manifest.sources.web.answers import (
     FIRST_BYTE,

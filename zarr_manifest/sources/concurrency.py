@@ -1,6 +1,7 @@
-"""Threads that read local files and decode chunks; reads that all succeed, or are all stopped.
+"""Work at the same time: coroutines in order, calls that are shared, threads that read and decode.
 
-As many threads as there are processors, and a budget for the bytes that are in flight.
+Event loops do not wait for each other: one that was stopped in the middle of a call would keep the
+others waiting for ever.
 """
 
 from __future__ import annotations
@@ -9,10 +10,113 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
+
+
+def in_own_loop[T](work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in an event loop of its own.
+
+    Not in zarr's: the threads in which that reads files may all be waiting for this one.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+async def in_order[T](
+    calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], concurrent: int
+) -> AsyncGenerator[T]:
+    """Yield the results of calls in order, with at most `concurrent` calls running or waiting.
+
+    A failure is raised when its turn comes; calls still running are then cancelled.
+
+    Examples
+    --------
+    >>> async def double(n):
+    ...     return 2 * n
+    >>> async def doubled():
+    ...     calls = (lambda n=n: double(n) for n in range(4))
+    ...     return [n async for n in in_order(calls, 2)]
+    >>> asyncio.run(doubled())
+    [0, 2, 4, 6]
+    """
+    running: deque[asyncio.Task[T]] = deque()
+    try:
+        for call in calls:
+            running.append(asyncio.ensure_future(call()))
+            if len(running) == concurrent:
+                yield await running.popleft()
+        while running:
+            yield await running.popleft()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+# Calls that are shared ---------------------------------------------------------
+
+
+class _Call[V]:
+    """A call that is under way, and the number of readers that wait for it."""
+
+    def __init__(self, made: Coroutine[Any, Any, V]) -> None:
+        self.task = asyncio.ensure_future(made)
+        self.waiting = 0
+
+
+class SharedCalls[K: Hashable, V]:
+    """Shares one call per key among all that ask for it while it is under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, _Call[V]]] = (
+            WeakKeyDictionary()
+        )
+
+    def _under_way(self) -> dict[K, _Call[V]]:
+        with self._lock:
+            return self._of_loops.setdefault(asyncio.get_running_loop(), {})
+
+    async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """Make the call, or wait for that of another reader of the same event loop.
+
+        It is cancelled once no reader waits for it.
+        """
+        calls = self._under_way()
+        call = calls.get(key)
+        if call is None:
+            call = calls[key] = _Call(make())
+            call.task.add_done_callback(lambda _: _forget(calls, key, call))
+        call.waiting += 1
+        try:
+            return await asyncio.shield(call.task)
+        finally:
+            call.waiting -= 1
+            if not call.waiting:
+                _forget(calls, key, call)
+                call.task.cancel()
+
+    async def get_later(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """Make a call that begins after this one was asked for, or wait for such a call."""
+        if key in self._under_way():
+            await self.get(key, make)
+        return await self.get(key, make)
+
+
+def _forget[K, V](calls: dict[K, _Call[V]], key: K, call: _Call[V]) -> None:
+    if calls.get(key) is call:
+        del calls[key]
+
+
+# Threads that read and decode --------------------------------------------------
 
 
 async def all_or_none(reads: Sequence[Coroutine[Any, Any, None]], stop: threading.Event) -> None:
