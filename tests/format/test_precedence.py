@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
+from zarr_manifest.format.declared_documents import document_checksum
 from zarr_manifest.format.findings import collect
 from zarr_manifest.format.node_metadata import dump_node, parse_node
 from zarr_manifest.format.precedence import (
     PendingChange,
-    digest_of,
     interpret_pending,
     parse_pending,
     with_pending,
@@ -36,7 +36,7 @@ def change_from(old: dict[str, bytes | None], new: dict[str, bytes | None]) -> P
         "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": copies},
     }
     pending = {
-        path: None if (own := old[path]) is None else digest_of(own)
+        path: None if (own := old[path]) is None else document_checksum(own)
         for path in old
         if old[path] != new[path]
     }
@@ -89,7 +89,7 @@ def test_a_group_has_copies_of_its_members_as_long_as_it_had_some() -> None:
     plain = dump_node({"node_type": "group"})
     consolidated = dump_node({"node_type": "group", "consolidated_metadata": {"metadata": {}}})
     for own in (plain, consolidated):
-        pending = {"g": digest_of(own)}
+        pending = {"g": document_checksum(own)}
         root = with_pending({"consolidated_metadata": {"metadata": copies}}, pending)
         found = parse_node(PendingChange(pending, dump_node(root)).counting("g", own) or b"") or {}
         described = found.get("consolidated_metadata")
@@ -121,9 +121,9 @@ def test_a_malformed_member_is_refused(stated: object, problem: str) -> None:
 
 
 def test_every_malformed_item_is_found_and_the_others_are_kept() -> None:
-    pending = {"a": None, "b": 1, "c//d": None, "e": digest_of(b"")}
+    pending = {"a": None, "b": 1, "c//d": None, "e": document_checksum(b"")}
     found, problems = collect(interpret_pending({"consolidated_metadata": {"pending": pending}}))
-    assert found == {"a": None, "e": digest_of(b"")}
+    assert found == {"a": None, "e": document_checksum(b"")}
     assert len(problems) == 2
 
 

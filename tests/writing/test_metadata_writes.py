@@ -19,7 +19,7 @@ import zarr_manifest as zm
 from tests.counted_requests import Requests
 from tests.hierarchies import consolidate, files_below, read
 from tests.hierarchies import in_memory as hierarchy_in_memory
-from zarr_manifest.format import digest_of
+from zarr_manifest.format import document_checksum
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
@@ -293,7 +293,7 @@ def test_a_change_that_is_being_written_is_not_undone(path: str, tmp_path: Path)
     root = write(tmp_path)
     consolidate(root)
     text = (root / "zarr.json").read_text()
-    pending = digest_of((root / "n/zarr.json").read_bytes())
+    pending = document_checksum((root / "n/zarr.json").read_bytes())
     stated = f'"must_understand": false, "pending": {{"n": "{pending}"}}'
     (root / "zarr.json").write_text(text.replace('"must_understand": false', stated, 1))
     before = files_below(root)

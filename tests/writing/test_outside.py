@@ -24,7 +24,7 @@ from tests.hierarchy.test_links import STORES
 from zarr_manifest import conversion
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode
 from zarr_manifest.errors import InvalidPathError, LocationNotAllowedError, ManifestError
-from zarr_manifest.format import ancestors, digest_of
+from zarr_manifest.format import ancestors, document_checksum
 
 CREATION: dict[str, Any] = {"shape": 4, "chunks": 2, "dtype": "u1", "compressors": None}
 ENTRIES = {"0": {"data": b"12"}, "1": {"data": b"34"}}
@@ -114,7 +114,7 @@ def stranger(root: Path, path: str, *, new: bool) -> None:
     node = json.loads(place.read_text())
     own = None
     with contextlib.suppress(OSError, ValueError):
-        own = digest_of((root / path / "zarr.json").read_bytes())
+        own = document_checksum((root / path / "zarr.json").read_bytes())
     group = {"zarr_format": 3, "node_type": "group", "attributes": {"new": True}}
     paths = {path: own, f"{path}/new": None}
     node["consolidated_metadata"] = {

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 from zarr_manifest.errors import InvalidConfigurationError
-from zarr_manifest.format.checksums import compute_checksum
+from zarr_manifest.format.declared_documents import document_checksum
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.keys import is_possible_path, join
 from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
@@ -32,17 +32,6 @@ type Pending = Mapping[str, str | None]
 
 type Standing = Literal["own", "copy", "absent"]
 """What counts of a node: its own metadata, a group's copy of them, or that there is no node."""
-
-
-def digest_of(document: bytes) -> str:
-    """Return the digest of a ``zarr.json`` as stored, in the form of checksums.
-
-    Examples
-    --------
-    >>> digest_of(b"{}")
-    'sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'
-    """
-    return compute_checksum("sha256", document)
 
 
 def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Standing:
@@ -60,12 +49,15 @@ def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Stan
     Examples
     --------
     >>> old, new = b'{"shape": [3]}', b'{"shape": [5]}'
-    >>> standing(old, digest_of(old), has_copy=True), standing(new, digest_of(old), has_copy=True)
+    >>> replaced = document_checksum(old)
+    >>> standing(old, replaced, has_copy=True), standing(new, replaced, has_copy=True)
     ('copy', 'own')
-    >>> standing(None, None, has_copy=True), standing(old, digest_of(old), has_copy=False)
+    >>> standing(None, None, has_copy=True), standing(old, replaced, has_copy=False)
     ('copy', 'absent')
     """
-    is_behind = own is None if replaced is None else own is not None and digest_of(own) == replaced
+    is_behind = (
+        own is None if replaced is None else own is not None and document_checksum(own) == replaced
+    )
     if not is_behind:
         return "own"
     return "copy" if has_copy else "absent"
@@ -206,7 +198,7 @@ class PendingChange:
     --------
     >>> old = b'{"node_type": "array", "shape": [3]}'
     >>> new = {"node_type": "array", "shape": [5]}
-    >>> pending = {"a": digest_of(old)}
+    >>> pending = {"a": document_checksum(old)}
     >>> root = with_pending({"consolidated_metadata": {"metadata": {"a": new}}}, pending)
     >>> change = PendingChange(pending, dump_node(root))
     >>> parse_node(change.counting("a", old)) == new

@@ -60,12 +60,12 @@ class _Group(Struct, weakref=True):
         if self.last not in paths or documents.array.path not in paths:
             return None
         last, here = paths.index(self.last), paths.index(documents.array.path)
-        if here < last or not all(each.is_loaded for each in arrays[last + 1 : here]):
+        if here < last or any(each.loaded is None for each in arrays[last + 1 : here]):
             return None
         found: list[ManifestDocuments] = []
         chunks = 0
         for each in arrays[here + 1 :]:
-            if each.is_loaded or not isinstance(each.array.document(None), StoreLocation):
+            if each.loaded is not None or not isinstance(each.array.document(None), StoreLocation):
                 continue
             chunks += math.prod(each.array.chunk_grid.counts)
             if chunks > _MOST_CHUNKS or len(found) == self.in_a_row:

@@ -76,15 +76,6 @@ class LoadedManifest(Struct):
     refusal: ManifestError | None = None
 
 
-class _Missing(Struct, eq=False):
-    """Stands for the document of a partition that has none.
-
-    Until `is_checked`, it may be missing because the manifest was replaced.
-    """
-
-    is_checked: bool = False
-
-
 class ManifestDocuments:
     """The manifest of one array, document by document.
 
@@ -119,24 +110,18 @@ class ManifestDocuments:
         self._store = store
         self._limits = limits
         self._ignore_conditions = ignore_conditions
-        self._cache = DocumentCache[Partition, LoadedManifest | _Missing](_MOST_MEMORY, _memory)
-        self._nothing: LoadedManifest | None = None
-        self._missing = _Missing(is_checked=True)
+        self._cache = DocumentCache[Partition, LoadedManifest](_MOST_MEMORY, _memory)
+        # Whether documents were missing, perhaps because the manifest was replaced.
+        self._is_unchecked = False
         is_document = isinstance(array.configuration.manifest, str) and array.partitions is None
         self._following = following if is_document else None
         if self._following is not None:
             self._following.add(self)
 
     @property
-    def is_loaded(self) -> bool:
-        """Whether a manifest that is one document is loaded."""
-        return self.loaded is not None
-
-    @property
     def loaded(self) -> LoadedManifest | None:
         """A manifest that is one document, if it is loaded; authorised or not."""
-        found = self._cache.find(None)
-        return found if isinstance(found, LoadedManifest) else None
+        return self._cache.find(None)
 
     async def load(self) -> None:
         """Load a manifest that is one document.
@@ -152,7 +137,9 @@ class ManifestDocuments:
         """Return the document that is responsible for a chunk if it is loaded, and authorised."""
         partitions = self.array.partitions
         found = self._cache.find(None if partitions is None else partitions.owner(index))
-        return found if isinstance(found, LoadedManifest) and found.authorised else None
+        if found is None or not found.authorised:
+            return None
+        return None if self._is_unchecked and found is self._nothing else found
 
     async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
         """Return the document that is responsible for a chunk.
@@ -162,11 +149,13 @@ class ManifestDocuments:
         ManifestError
             If it cannot be read, or is invalid.
         """
-        if self._following is not None and not self.is_loaded:
+        if self._following is not None and self.loaded is None:
             await self._following.load(self)
         partitions = self.array.partitions
         found = await self._load(None if partitions is None else partitions.owner(index))
-        return await self._checked(found)
+        if found is self._nothing:
+            await self.check_missing()
+        return found
 
     async def every(self) -> AsyncIterator[LoadedManifest]:
         """Yield all documents in C order of the blocks, holding only a few at a time.
@@ -174,11 +163,10 @@ class ManifestDocuments:
         If some are missing because the manifest was replaced, the end raises. A document that
         is declared but does not exist is an error.
         """
-        missing = _Missing()
         partitions = await self.partitions()
-        calls = (functools.partial(self._load, partition, missing) for partition in partitions)
+        calls = (functools.partial(self._load, each, check_later=True) for each in partitions)
         async for found in in_order(calls, CONCURRENCY):
-            yield self._entries(found)
+            yield found
         await self.check_missing()
 
     async def locations(self) -> AsyncIterator[Location]:
@@ -197,8 +185,7 @@ class ManifestDocuments:
             There are too many, and their documents cannot be listed.
         """
         wanted = await partitions_to_read(self.array, self._store, self._limits)
-        if wanted.without_document:
-            self._missing = _Missing()
+        self._is_unchecked |= wanted.without_document
         return wanted.partitions
 
     async def partition(self, partition: Partition) -> LoadedManifest:
@@ -211,7 +198,7 @@ class ManifestDocuments:
         ManifestError
             It cannot be read, or is not valid.
         """
-        return self._entries(await self._read(partition, _Missing()))
+        return await self._read(partition, check_later=True)
 
     async def check_missing(self) -> None:
         """Check that no partition had no document because the manifest was replaced.
@@ -221,60 +208,44 @@ class ManifestDocuments:
         ManifestError
             ``manifest_not_found`` if it was; or the array's metadata cannot be read.
         """
-        await self._checked(self._missing)
-
-    async def _load(
-        self, partition: Partition, missing: _Missing | None = None
-    ) -> LoadedManifest | _Missing:
-        return await self._cache.get(partition, lambda: self._read(partition, missing))
-
-    async def _checked(self, found: LoadedManifest | _Missing) -> LoadedManifest:
-        """Return a document, or a manifest without entries if it is certain that there is none."""
-        if not isinstance(found, _Missing):
-            return found
-        if not found.is_checked:
-            try:
-                await self._require_still_declared()
-            except ManifestError as error:
+        if not self._is_unchecked:
+            return
+        self._is_unchecked = False
+        try:
+            await self._require_still_declared()
+        except BaseException as error:
+            self._is_unchecked = True
+            if isinstance(error, ManifestError):
                 raise error.in_context(array=self.array.path) from error.__cause__
-            found.is_checked = True
-        return self._no_entries()
+            raise
 
-    def _entries(self, found: LoadedManifest | _Missing) -> LoadedManifest:
-        """Return a document; one without entries if there is none, which is then to be checked."""
-        if not isinstance(found, _Missing):
-            return found
-        if not found.is_checked:
-            self._missing = found
-        return self._no_entries()
+    @functools.cached_property
+    def _nothing(self) -> LoadedManifest:
+        """The manifest of partitions that have no document."""
+        grid = self.array.grid(None)
+        return LoadedManifest(strict(interpret_manifest(b"{}", grid, self._limits)), ())
 
-    def _no_entries(self) -> LoadedManifest:
-        """Return a manifest without entries, for partitions that have no document."""
-        if self._nothing is None:
-            grid = self.array.grid(None)
-            manifest = strict(interpret_manifest(b"{}", grid, self._limits))
-            self._nothing = LoadedManifest(manifest, ())
-        return self._nothing
+    async def _load(self, partition: Partition, *, check_later: bool = False) -> LoadedManifest:
+        read = functools.partial(self._read, partition, check_later=check_later)
+        return await self._cache.get(partition, read)
 
-    async def _read(
-        self, partition: Partition, missing: _Missing | None = None
-    ) -> LoadedManifest | _Missing:
-        """Load a document; if there is none, return `missing`, or check that without it."""
+    async def _read(self, partition: Partition, *, check_later: bool) -> LoadedManifest:
+        """Load a document; if there is none, check why, or leave that to :meth:`check_missing`."""
         where: str | None = None
         try:
             if self.array.certainly_holds_nothing(partition):
-                return _Missing(is_checked=True)
+                return self._nothing
             document = self.array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
             try:
                 loaded = await self._fetched(partition)
             except ChecksumMismatchError:  # perhaps of a copy in a cache
                 loaded = await self._fetched(partition, past_caches=True)
-            if loaded is None:
-                if missing is None:
-                    await self._require_still_declared()
-                return missing or _Missing(is_checked=True)
-            return loaded
+            if loaded is None and check_later:
+                self._is_unchecked = True
+            elif loaded is None:
+                await self._require_still_declared()
+            return loaded or self._nothing
         except ManifestError as error:
             raise error.in_context(array=self.array.path, location=where) from error.__cause__
 
@@ -345,11 +316,6 @@ class ManifestDocuments:
         return loaded
 
 
-class _Kept[V](Struct, frozen=True):
-    value: V
-    size: int
-
-
 class DocumentCache[K: Hashable, V]:
     """A least-recently-used cache of values by key. Failures are not cached.
 
@@ -366,7 +332,7 @@ class DocumentCache[K: Hashable, V]:
     def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
         self._capacity = capacity
         self._size_of = size_of
-        self._values: OrderedDict[K, _Kept[V]] = OrderedDict()
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
         self._calls = SharedCalls[K, V]()
@@ -378,7 +344,7 @@ class DocumentCache[K: Hashable, V]:
             if kept is None:
                 return None
             self._values.move_to_end(key)
-            return kept.value
+            return kept[0]
 
     async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:
         """Return a value; if it is not cached, make it, or wait for another reader to do so."""
@@ -396,17 +362,17 @@ class DocumentCache[K: Hashable, V]:
         size = self._size_of(value)
         with self._lock:
             earlier = self._values.pop(key, None)
-            self._values[key] = _Kept(value, size)
-            self._size += size - (0 if earlier is None else earlier.size)
+            self._values[key] = value, size
+            self._size += size - (0 if earlier is None else earlier[1])
             while self._size > self._capacity and len(self._values) > 1:
-                _, forgotten = self._values.popitem(last=False)
-                self._size -= forgotten.size
+                _, (_, forgotten) = self._values.popitem(last=False)
+                self._size -= forgotten
         return value
 
 
-def _memory(found: LoadedManifest | _Missing) -> int:
+def _memory(found: LoadedManifest) -> int:
     # Paths are held twice: as written, and as locations.
-    return _OVERHEAD + (0 if isinstance(found, _Missing) else 2 * found.manifest.memory)
+    return _OVERHEAD + 2 * found.manifest.memory
 
 
 def interpret_document_of(

@@ -37,7 +37,7 @@ from zarr_manifest.format import (
     strict,
     verify_checksum,
 )
-from zarr_manifest.hierarchy.declared_array import DeclaredArray, interpret_array
+from zarr_manifest.hierarchy.declared_array import interpret_array
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.located_chunks import LocatedChunks
 from zarr_manifest.hierarchy.manifest_documents import LoadedManifest, ManifestDocuments
@@ -126,12 +126,15 @@ class ChunkManifestTransformer:
         except ManifestError as error:
             raise error.in_context(array=array_path) from error.__cause__
         assert array is not None  # it has no problems
-        self._array = array
-        self._limits = limits
-        self._encoding = array.encoding
-        # Returns the grid index of one of the array's own relative chunk keys, or None.
+        #: The array with its declaration.
+        self.declared = array
+        #: Returns the array's own relative key for the chunk at a grid index.
+        self.key_of = array.encoding.encode
+        #: Returns the grid index of one of the array's own relative chunk keys, or None.
         self.index_of = array.encoding.decode
-        self._documents = ManifestDocuments(
+        self._limits = limits
+        #: The manifest, document by document.
+        self.manifest = ManifestDocuments(
             array,
             sources,
             store,
@@ -147,20 +150,6 @@ class ChunkManifestTransformer:
         self.longest = limits.chunk_bytes
         is_regular = array.chunk_grid.regular is not None
         self._most = self._most_of((0,) * array.ndim) if is_regular else None
-
-    @property
-    def declared(self) -> DeclaredArray:
-        """The array with its declaration."""
-        return self._array
-
-    @property
-    def manifest(self) -> ManifestDocuments:
-        """The manifest, document by document."""
-        return self._documents
-
-    def key_of(self, index: tuple[int, ...]) -> str:
-        """Return the array's own relative key for the chunk at a grid index."""
-        return self._encoding.encode(index)
 
     def opened(self) -> None:
         """Record zarr's configuration when an array object is created.
@@ -188,9 +177,9 @@ class ChunkManifestTransformer:
             If they cannot be read; names array, chunk and location. Fill values
             are never returned instead.
         """
-        loaded = self._documents.known(index)
+        loaded = self.manifest.known(index)
         if loaded is None:
-            loaded = self._documents.authorise(await self._documents.owner(index))
+            loaded = self.manifest.authorise(await self.manifest.owner(index))
         try:
             row = loaded.manifest.get(index)
             if row is None:
@@ -250,7 +239,7 @@ class ChunkManifestTransformer:
 
     def _most_of(self, index: tuple[int, ...]) -> int:
         """Return how many encoded bytes of a chunk are accepted."""
-        return 4 * self._array.decoded_size(index) + self._limits.chunk_bytes
+        return 4 * self.declared.decoded_size(index) + self._limits.chunk_bytes
 
     def _explained(self, error: ManifestError, index: tuple[int, ...]) -> ManifestError:
         """Return an error that says which chunk could not be read."""
@@ -274,14 +263,14 @@ class ChunkManifestTransformer:
 
         None if one of them is not a chunk key, or names a chunk outside the grid.
         """
-        indices = self._encoding.decode_many(keys)
+        indices = self.declared.encoding.decode_many(keys)
         return None if indices is None or not (indices < self._counts).all() else indices
 
     def in_same_document(
         self, index: tuple[int, ...], others: Sequence[tuple[int, ...]]
     ) -> list[tuple[int, ...]]:
         """Return those of several chunks that are in the same manifest document as one."""
-        partitions = self._array.partitions
+        partitions = self.declared.partitions
         if partitions is None:
             return list(others)
         shape = np.array(partitions.shape, np.int64)
@@ -313,7 +302,7 @@ class ChunkManifestTransformer:
         from zarr_manifest.hierarchy.located_chunks import locate_chunks
 
         longest = self.longest if longest is None else longest
-        located = await locate_chunks(self._array, self._documents, indices, longest=longest)
+        located = await locate_chunks(self.declared, self.manifest, indices, longest=longest)
         if self._missing_is_an_error or _missing_chunks_are_errors():
             located.alone += located.empty
             located.empty = []
@@ -329,17 +318,17 @@ class ChunkManifestTransformer:
 
     async def row_of(self, index: tuple[int, ...]) -> Row | None:
         """Return the manifest's reference to a chunk, without reading the chunk."""
-        return (await self._documents.owner(index)).manifest.get(index)
+        return (await self.manifest.owner(index)).manifest.get(index)
 
     async def chunk_keys(self) -> AsyncIterator[str]:
         """Yield the array's own relative keys for all chunks in the manifest."""
-        async for loaded in self._documents.every():
+        async for loaded in self.manifest.every():
             for index in loaded.manifest.indices():
                 yield self.key_of(index)
 
     async def size(self, index: tuple[int, ...]) -> int | None:
         """Return the encoded size of a chunk in bytes; None if it is not in the manifest."""
-        loaded = self._documents.authorise(await self._documents.owner(index))
+        loaded = self.manifest.authorise(await self.manifest.owner(index))
         reference = loaded.manifest.get(index)
         return None if reference is None else await self._size_of(loaded, reference)
 
@@ -354,8 +343,8 @@ class ChunkManifestTransformer:
     async def total_size(self) -> int:
         """Return the total encoded size of all chunks, in bytes."""
         total = 0
-        async for loaded in self._documents.every():
-            open_ended = self._documents.authorise(loaded).manifest.open_ended()
+        async for loaded in self.manifest.every():
+            open_ended = self.manifest.authorise(loaded).manifest.open_ended()
             sizes = await asyncio.gather(*(self._size_of(loaded, r) for r in open_ended))
             total += loaded.manifest.stated_bytes + sum(sizes)
         return total
@@ -366,7 +355,7 @@ class ChunkManifestTransformer:
         An object that several documents refer to is yielded once for each. A document that is
         declared but does not exist is an error.
         """
-        async for loaded in self._documents.every():
+        async for loaded in self.manifest.every():
             statistics = loaded.manifest.statistics()
             for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
                 yield location, references, nbytes

@@ -26,6 +26,7 @@ from zarr_manifest.sources import Directory, OwnFiles
 from zarr_manifest.stores.byte_requests import slice_of
 from zarr_manifest.stores.own_store import OwnStore, translated
 from zarr_manifest.stores.places import directory_of, is_fsspec_on_web
+from zarr_manifest.stores.store_listing import sorted_out
 from zarr_manifest.zarr_internals import ensure_open, ensure_open_sync
 
 if TYPE_CHECKING:
@@ -112,10 +113,9 @@ class CheckedStore(OwnStore):
             async for key in keys:
                 yield unquote(key)
             return
-        links = _Links(self._directory)
-        async for key in keys:
-            if links.may_be_read(key):
-                yield key
+        found = sorted_out([key async for key in keys], self._directory)
+        for key in found.keys:
+            yield key
 
     async def list_own(self, prefix: str) -> Sequence[str]:
         """Return the keys below a prefix that may be changed: none behind links."""
@@ -133,37 +133,6 @@ class CheckedStore(OwnStore):
             return
         for key in await self.list_own(prefix):
             await self._store.delete(key)
-
-
-class _Links:
-    """The symbolic links among the files of a directory, and where they lead."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
-        # By directory: looking at every key would take long.
-        self._names: dict[str, frozenset[str] | None] = {}
-
-    def may_be_read(self, key: str) -> bool:
-        """Whether a key is not behind a link that leads out."""
-        above, _, name = key.rpartition("/")
-        names = self._in(above)
-        if names is None:
-            return False
-        return name not in names or self._directory.real_path(key) is not None
-
-    def _in(self, key: str) -> frozenset[str] | None:
-        """Return the names of the links in a directory; None if that may not be read."""
-        if key not in self._names:
-            is_inside = self.may_be_read(key) if key else True
-            self._names[key] = self._look(key) if is_inside else None
-        return self._names[key]
-
-    def _look(self, key: str) -> frozenset[str]:
-        try:
-            with os.scandir(Path(self._directory.path, key)) as entries:
-                return frozenset(entry.name for entry in entries if entry.is_symlink())
-        except _MISSING:
-            return frozenset()  # it has gone since it was listed
 
 
 class DirectoryStore(CheckedStore):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,9 +24,7 @@ from zarr_manifest.errors import (
     SourceError,
 )
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.sources import (
-    Directory,
-)
+from zarr_manifest.sources import Directory
 from zarr_manifest.sources import link_outside as outside
 from zarr_manifest.stores.own_store import translated
 from zarr_manifest.stores.places import directory_of
@@ -99,7 +99,7 @@ async def list_inside(store: Store, prefix: str = "", directories: tuple[str, ..
     if root is not None:
         return await asyncio.to_thread(_directory, root, prefix, within)
     keys = await _stored_keys(store, prefix)
-    return await asyncio.to_thread(_sorted_out, keys, within)
+    return await asyncio.to_thread(sorted_out, keys, within)
 
 
 def listed_directory(store: Store) -> str | None:
@@ -149,11 +149,15 @@ async def _stored_keys(store: Store, prefix: str) -> list[str]:
     return [key async for key in translated(store).list_prefix(prefix)]
 
 
-def _sorted_out(keys: list[str], within: Directory) -> Listing:
+def sorted_out(keys: Iterable[str], within: Directory) -> Listing:
     """Tell keys behind links that lead out from the others."""
+    real_path = functools.cache(within.real_path)  # of each directory once: it takes long
     found = Listing([], [], [])
     for key in keys:
-        if within.real_path(key) is not None:
+        is_inside = real_path(key.rpartition("/")[0]) is not None
+        if is_inside and Path(within.path, key).is_symlink():
+            is_inside = within.real_path(key) is not None
+        if is_inside:
             found.keys.append(key)
         else:
             found.add_link(key)

@@ -14,7 +14,7 @@ from typing import Any
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import (
     PendingChange,
-    digest_of,
+    document_checksum,
     dump_node,
     has_consolidated,
     join,
@@ -136,7 +136,7 @@ def replace_own(store: GuardedStore, key: str, before: Stored, body: bytes | Non
 
 def own_digest(found: Stored) -> str | None:
     """Return what ``pending`` says of an own document that is to be replaced."""
-    return None if found.body is None else digest_of(found.body)
+    return None if found.body is None else document_checksum(found.body)
 
 
 def parsed(found: Stored) -> dict[str, Any] | None:
