@@ -20,7 +20,6 @@ from zarr.storage import LocalStore, MemoryStore
 import zarr_manifest as zm
 from tests.counted_requests import Requests
 from tests.hierarchies import FIELD, copy_into, write_manifest_array
-from zarr_manifest.hierarchy import listing
 
 _NAMES = st.sampled_from(["a", "b", "c", "0", "1", "zarr.json"])
 _PATHS = st.lists(_NAMES, min_size=1, max_size=3).map("/".join)
@@ -94,15 +93,13 @@ class Shuffled(MemoryStore):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("most", [0, 3, 1000])
 def test_keys_come_before_or_after_the_metadata_of_their_array(
-    tmp_path: Path, reverse: bool, most: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, reverse: bool
 ) -> None:
     expected = hierarchy(tmp_path)
     memory = Shuffled()
     copy_into(memory, tmp_path)
     memory.reverse = reverse
-    monkeypatch.setattr(listing, "_MOST_UNDECIDED", most)
     store = zm.ManifestStore(memory)
     everything = sorted(key for keys in expected.values() for key in keys)
     assert keys(store) == keys(store) == everything

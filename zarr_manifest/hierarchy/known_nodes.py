@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import AsyncIterator, Iterable
 from typing import Any, Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -60,22 +58,6 @@ from zarr_manifest.hierarchy.node_table import (
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.sources import SharedCalls, in_order
 from zarr_manifest.stores import list_names
-
-
-class ListedOtherwise(Struct, frozen=True):
-    """What a store does not list as it is, while a change is being written.
-
-    Parameters
-    ----------
-    added : set of str
-        Paths of nodes whose own metadata are not written yet.
-    removed : set of str
-        Paths that are no longer nodes, but still have metadata.
-    """
-
-    added: set[str]
-    removed: set[str]
-
 
 # Number of metadata documents to read at the same time.
 _CONCURRENT_CALLS = 16
@@ -425,33 +407,6 @@ class KnownNodes(NodeTable):
         # Not parsed without need: it may describe many nodes.
         node = parse_node(body) if body and b'"pending"' in body else None
         self.remembered.changes.note(path, body, node)
-
-    async def listed_otherwise(self) -> ListedOtherwise:
-        """Find out which nodes' own metadata are there, or not, unlike the nodes."""
-        added, removed = set[str](), set[str]()
-        changes = self.remembered.changes
-        if changes:
-            async for path, own in self.stored_of(list(changes.in_doubt())):
-                standing = changes.standing(path, own)
-                if standing == "absent":
-                    removed.add(path)
-                elif standing == "copy" and own is None:
-                    added.add(path)
-        return ListedOtherwise(added, removed)
-
-    async def stored_of(self, paths: Iterable[str]) -> AsyncIterator[tuple[str, bytes | None]]:
-        """Yield nodes' own ``zarr.json``, except behind links that lead out."""
-
-        async def one(path: str) -> tuple[str, bytes | None] | None:
-            try:
-                return path, await self.stored(path)
-            except LocationNotAllowedError:
-                return None
-
-        calls = (functools.partial(one, path) for path in paths)
-        async for found in in_order(calls, _CONCURRENT_CALLS):
-            if found is not None:
-                yield found
 
     async def _is_v2(self, path: str) -> bool:
         return await self._stored(join(path, ".zarray")) is not None

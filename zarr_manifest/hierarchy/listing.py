@@ -6,14 +6,22 @@ holds under its key is never read, and so not listed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 from msgspec import Struct, field
 from zarr.abc.store import Store
 
-from zarr_manifest.format import METADATA_NAMES, join, node_of_metadata, owner_candidates
-from zarr_manifest.hierarchy.known_nodes import KnownNodes, ListedOtherwise
+from zarr_manifest.errors import LocationNotAllowedError
+from zarr_manifest.format import (
+    METADATA_NAMES,
+    ancestors,
+    join,
+    node_of_metadata,
+    owner_candidates,
+)
+from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
@@ -23,41 +31,74 @@ from zarr_manifest.stores import store_name, unknown_members
 # Number of nodes to read at the same time.
 _CONCURRENT_CALLS = 16
 
-# Number of keys that wait for the metadata of their array, which may be listed after them.
-_MOST_UNDECIDED = 100_000
+
+class ListedOtherwise(Struct, frozen=True):
+    """What a store does not list as it is, while a change is being written.
+
+    Parameters
+    ----------
+    added : set of str
+        Paths of nodes whose own metadata are not written yet.
+    removed : set of str
+        Paths that are no longer nodes, but still have metadata.
+    """
+
+    added: set[str] = field(default_factory=set[str])
+    removed: set[str] = field(default_factory=set[str])
+
+
+async def _listed_otherwise(known: KnownNodes) -> ListedOtherwise:
+    """Find out which nodes' own metadata are there, or not, unlike the nodes."""
+    found, changes = ListedOtherwise(), known.remembered.changes
+
+    async def look(path: str) -> None:
+        with contextlib.suppress(LocationNotAllowedError):  # behind a link that leads out
+            own = await known.stored(path)
+            standing = changes.standing(path, own)
+            if standing == "absent":
+                found.removed.add(path)
+            elif standing == "copy" and own is None:
+                found.added.add(path)
+
+    calls = (functools.partial(look, path) for path in list(changes.in_doubt()))
+    async for _ in in_order(calls, _CONCURRENT_CALLS):
+        pass
+    return found
 
 
 async def list_prefix(store: Store, known: KnownNodes, prefix: str) -> AsyncIterator[str]:
     """Yield all keys below a prefix."""
-    listing = _Listing(known)
+    found: dict[str, ChunkManifestTransformer] = {}
     inside = await known.array_at(prefix.rstrip("/"))
     if inside is not None:
-        listing.found[inside.array_path] = inside
-    otherwise = await known.listed_otherwise()
-    native: set[str] = set()  # what the keys of chunks of native arrays begin with
-    async for key in _keys(store, prefix, otherwise):
-        above, _, name = key.rpartition("/")
-        if above in native and name.isdecimal():
+        found[inside.array_path] = inside
+    # The zarr.json of an array may come after its chunks.
+    keys = [key async for key in _keys(store, prefix, await _listed_otherwise(known))]
+    found |= await _manifest_arrays(known, keys)
+    is_inside = functools.cache(
+        lambda above: not found.keys().isdisjoint([above, *ancestors(above)])
+    )
+    for key in keys:
+        if (
+            not is_inside(key.rpartition("/")[0])
+            or node_of_metadata(key) is not None
+            or not _is_chunk(key, found)
+        ):
             yield key
-            continue
-        path = node_of_metadata(key)
-        if path is not None:
-            if not known.declares_nothing(path):
-                listing.nodes.append(path)
-            yield key
-        elif known.is_native(key):
-            if name.isdecimal() and name.isascii():
-                native.add(above)
-            yield key
-        else:
-            # The zarr.json of its array may come later.
-            for decided in await listing.hold(key):
-                yield decided
-    for key in await listing.rest():
-        yield key
-    for array in listing.found.values():
+    for array in found.values():
         async for key in list_chunk_keys(array, prefix):
             yield key
+
+
+async def _manifest_arrays(
+    known: KnownNodes, keys: Iterable[str]
+) -> dict[str, ChunkManifestTransformer]:
+    """Return the manifest arrays of which metadata are among some keys, by path."""
+    paths = map(node_of_metadata, keys)
+    nodes = [path for path in paths if path is not None and not known.declares_nothing(path)]
+    calls = (functools.partial(known.array_at, path) for path in nodes)
+    arrays = [array async for array in in_order(calls, _CONCURRENT_CALLS)]
+    return {array.array_path: array for array in arrays if array is not None}
 
 
 async def _keys(store: Store, prefix: str, otherwise: ListedOtherwise) -> AsyncIterator[str]:
@@ -76,42 +117,6 @@ def _is_of(key: str, nodes: set[str]) -> bool:
     if name in METADATA_NAMES:
         return above in nodes
     return not nodes.isdisjoint(owner_candidates(key))
-
-
-class _Listing(Struct):
-    """What has been met below a prefix: nodes to be read, manifest arrays, and other keys."""
-
-    known: KnownNodes
-    nodes: list[str] = field(default_factory=list[str])
-    found: dict[str, ChunkManifestTransformer] = field(
-        default_factory=dict[str, ChunkManifestTransformer]
-    )
-    undecided: list[str] = field(default_factory=list[str])
-    most: int = _MOST_UNDECIDED
-
-    async def read(self) -> None:
-        """Read the nodes, several at a time."""
-        nodes, self.nodes = self.nodes, []
-        calls = (functools.partial(self.known.array_at, path) for path in nodes)
-        async for array in in_order(calls, _CONCURRENT_CALLS):
-            if array is not None:
-                self.found[array.array_path] = array
-
-    async def hold(self, key: str) -> list[str]:
-        """Keep an undecided key; if there are too many, return the native ones."""
-        self.undecided.append(key)
-        if len(self.undecided) <= self.most:
-            return []
-        await self.read()
-        native = [key for key in self.undecided if self.known.is_native(key)]
-        self.undecided = [key for key in self.undecided if self.known.route(key) is None]
-        self.most = _MOST_UNDECIDED + 2 * len(self.undecided)
-        return native
-
-    async def rest(self) -> list[str]:
-        """Return those of the undecided keys that are no chunks of manifest arrays."""
-        await self.read()
-        return [key for key in self.undecided if not _is_chunk(key, self.found)]
 
 
 def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
@@ -138,7 +143,9 @@ async def list_chunks_below(
     inside = await known.array_at(directory)
     if inside is not None and inside.array_path != directory:
         return [key async for key in list_chunk_keys(inside, directory)], []
-    return [], [array async for array in list_manifest_arrays(store, known, directory)]
+    below = f"{directory}/" if directory else ""
+    keys = [key async for key in _keys(store, below, await _listed_otherwise(known))]
+    return [], [*(await _manifest_arrays(known, keys)).values()]
 
 
 async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerator[str, None]:
@@ -150,7 +157,7 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerat
         if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
             raise unknown_members(store_name(store))
         if known.remembered.changes:
-            names = _names(names, directory, await known.listed_otherwise())
+            names = _names(names, directory, await _listed_otherwise(known))
         for name in names:
             yield name
         return
@@ -179,22 +186,6 @@ def _names(names: list[str], directory: str, otherwise: ListedOtherwise) -> list
 async def _is_group(store: Store, path: str) -> bool:
     """Whether a group has metadata: they must be listed, or else nothing can be."""
     return any([await store.exists(join(path, name)) for name in ("zarr.json", ".zgroup")])
-
-
-async def list_manifest_arrays(
-    store: Store, known: KnownNodes, directory: str
-) -> AsyncIterator[ChunkManifestTransformer]:
-    """Yield the manifest arrays at and below a path."""
-    below = f"{directory}/" if directory else ""
-    otherwise = await known.listed_otherwise()
-    paths = [node_of_metadata(key) async for key in _keys(store, below, otherwise)]
-    nodes = [path for path in paths if path is not None and not known.declares_nothing(path)]
-    calls = (functools.partial(known.array_at, path) for path in nodes)
-    number = 0
-    async for array in in_order(calls, _CONCURRENT_CALLS):
-        if array is not None and array.array_path == nodes[number]:
-            yield array
-        number += 1
 
 
 async def list_locations(
