@@ -92,7 +92,6 @@ def _contradiction(entry: Entry) -> str | None:
 _PLAIN_ENTRIES = msgspec.json.Decoder(dict[str, _PlainEntry])
 _ENTRIES = msgspec.json.Decoder(dict[str, Entry])
 _RAW_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_RAW_MEMBERS = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _ENTRY = msgspec.json.Decoder(Entry)
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -127,40 +126,27 @@ def interpret_document(
         )
         return {}
     members = Members(document) if members is None else members
-    wrong: Exception | None = None
     entries: dict[str, Entry] = {}
-    misnamed: dict[str, str] = {}
+    is_plain = True
     try:
-        entries, misnamed = _well_typed(document)
+        entries |= _PLAIN_ENTRIES.decode(document)
     except _UNDECODABLE as error:
         problem = _explain_document(document, members, error)
         if problem is not None:
             yield problem
             return {}
-        wrong = error
+        is_plain = False
     duplicates = list(members.duplicates()) if validating else []
     yield from duplicates
-    # One loop for valid documents and one for invalid ones: millions of entries are visited once.
-    if wrong is None:
-        problems = _contradictions_of(entries, misnamed)
-    else:
-        problems = _wrong_entries(entries, members, wrong, known=bool(duplicates))
-    yield from _dropping(problems, entries, members)
+    # Millions of entries are decoded once, unless there are annotations, or something is wrong.
+    if not is_plain or any(map(_contradiction, entries.values())):
+        problems = _judged(document, entries, members, is_known=bool(duplicates))
+        yield from _dropping(problems, entries, members)
     if validating:
         yield from map(members.locate, _unused_bits(entries, members))
     yield from _dropping(list(_too_long(entries, limits)), entries, members)
     yield from too_much(len(entries), count_inline_bytes(entries), limits)
     return entries
-
-
-def _well_typed(document: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Decode a document, and say what is wrong with the names of members; raise for wrong types."""
-    try:
-        # Most documents have no other members than these.
-        return cast("dict[str, Entry]", _PLAIN_ENTRIES.decode(document)), {}
-    except msgspec.ValidationError:
-        entries = _ENTRIES.decode(document)
-        return entries, _misnamed(entries, document)
 
 
 def _dropping(
@@ -171,22 +157,6 @@ def _dropping(
         if problem.chunk is not None:
             entries.pop(problem.chunk, None)
         yield members.locate(problem)
-
-
-def _misnamed(entries: Mapping[str, Entry], document: bytes) -> dict[str, str]:
-    """Return what is wrong with the names of the members of well-typed entries."""
-    if not document.isascii():
-        document.decode()  # the decoder skips annotations
-    named = _RAW_MEMBERS.decode(document)
-    unknown = {name for name in set[str]().union(*named.values()) if not _is_understood(name)}
-    found: dict[str, str] = {}
-    if unknown:
-        found = {k: problem for k, names in named.items() if (problem := _unknown_member(names))}
-    if EMPTY_ENTRY in entries.values():
-        for key, entry in entries.items():
-            if entry == EMPTY_ENTRY and named[key]:
-                found[key] = _SAYS_NOTHING
-    return found
 
 
 def _is_understood(name: str) -> bool:
@@ -215,24 +185,14 @@ def _unknown_member(names: Iterable[str]) -> str | None:
 _SAYS_NOTHING = "the entry has neither 'path' nor 'data', and is not {}"
 
 
-def _contradictions_of(
-    entries: Mapping[str, Entry], misnamed: Mapping[str, str]
+def _judged(
+    document: bytes, entries: dict[str, Entry], members: Members, *, is_known: bool
 ) -> Iterator[ManifestError]:
-    """Yield what is wrong with well-typed entries, of some of which it is known."""
-    found = {key: problem for key, entry in entries.items() if (problem := _contradiction(entry))}
-    found |= misnamed
-    order = found if len(found) < 2 else (key for key in entries if key in found)
-    return iter([InvalidEntryError(found[key], chunk=key) for key in order])
+    """Decode the entries of a document one by one, and yield what is wrong with them.
 
-
-def _wrong_entries(
-    entries: dict[str, Entry], members: Members, wrong: Exception, *, known: bool
-) -> Iterator[ManifestError]:
-    """Decode the entries of an invalid document one by one.
-
-    `known`: duplicate members have been reported already.
+    `is_known`: duplicate members have been reported already.
     """
-    found = False
+    found = is_known
     for key, raw in members.raw.items():
         entry, problem = _judge(raw)
         if entry is not None:
@@ -240,9 +200,12 @@ def _wrong_entries(
         if problem is not None:
             found = True
             yield InvalidEntryError(problem, chunk=key)
-    if not found and not known:
-        # A duplicate that a later member replaced is the invalid one.
-        yield InvalidManifestError(f"the manifest has a duplicate member: {wrong}")
+    if not found:
+        try:
+            _ENTRIES.decode(document)
+        except msgspec.ValidationError as error:
+            # A duplicate that a later member replaced is the invalid one.
+            yield InvalidManifestError(f"the manifest has a duplicate member: {error}")
 
 
 def _judge(raw: msgspec.Raw) -> tuple[Entry | None, str | None]:

@@ -55,16 +55,6 @@ def annotations_alone_are_empty() -> None:
 
     replace(manifest_document, "_judge", make)
 
-    def make_names(misnamed: Any) -> Any:
-        def changed(*arguments: Any) -> Any:
-            found = misnamed(*arguments)
-            nothing = manifest_document._SAYS_NOTHING
-            return {key: problem for key, problem in found.items() if problem != nothing}
-
-        return changed
-
-    replace(manifest_document, "_misnamed", make_names)
-
 
 @broken_in("entries/offset-plus-length-is-too-large")
 def ends_unchecked() -> None:
