@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import pairwise
@@ -82,22 +83,27 @@ def test_ranges_get_their_bytes_however_they_are_cut(
 ) -> None:
     """Also if a first attempt fails after some of the pieces, of another version of the object.
 
-    And whether preparing for the pieces comes before, between or after them.
+    What was received of it stays: each range is of one answer. And whether preparing for the
+    pieces comes before, between or after them.
     """
     start, stop = min(spans)[0], max(stop for _, stop in spans)
     rows = sorted(range(len(spans)), key=lambda row: (spans[row][0], -spans[row][1]))
     collector = Collector(spans)
     request = PlannedRequest(start, stop, tuple(rows))
-    arrival = Arrival(ranges_of("s3://b/a", spans), rows, request, collector)
+    arrival = Arrival(ranges_of("s3://b/a", spans), rows, request, collector, threading.Event())
+    received = start
     for first, last in cut_at(earlier, stop - start)[:given_up]:
         arrival.take(first, memoryview(bytes(last - first)))
+        received = start + last
     for number, (first, last) in enumerate(cut_at(cuts, stop - start)):
         if number == prepared:
             arrival.prepare()
         arrival.take(first, memoryview(BODY[start + first : start + last]))
     arrival.prepare()
-    arrival.finish(None)
-    assert collector.found() == [BODY[a:b] for a, b in spans]
+    arrival.finish(memoryview(b""))
+    assert collector.found() == [
+        bytes(b - a) if row % 2 and b <= received else BODY[a:b] for row, (a, b) in enumerate(spans)
+    ]
 
 
 def cut_at(cuts: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -146,6 +152,32 @@ def test_destinations_are_found_while_an_answer_is_waited_for(http_server: FileS
     assert len(found_after) == len(SCATTERED)
     assert max(found_after) < 1.0
     assert collector.found() == [BODY[a:b] for a, b in SCATTERED]
+
+
+def test_ranges_are_received_while_the_rest_arrives() -> None:
+    """Once: a request that fails after that is repeated for the others only."""
+    spans = [(0, LARGE), (LARGE, 2 * LARGE), (2 * LARGE, 3 * LARGE)]
+    collector = Collector([])
+    received: list[list[int]] = []
+
+    def answer(_request: str) -> Iterator[bytes | float]:
+        head = f"Content-Length: {len(BODY)}\r\nContent-Range: bytes 0-{len(BODY) - 1}/{len(BODY)}"
+        yield f"HTTP/1.1 206 Partial Content\r\n{head}\r\n\r\n".encode()
+        if received:
+            yield BODY
+            return
+        yield BODY[: 2 * LARGE + 5]
+        deadline = time.monotonic() + 10
+        while len(collector.bodies) < 2 and time.monotonic() < deadline:
+            yield 0.01
+        received.append(sorted(collector.bodies))
+
+    with RawServer(answer) as server:
+        allow = {f"{server.url}/": None}
+        sources = Sources(allow, reader_of(HTTPStore.from_url("http://h.test")))
+        asyncio.run(read_ranges(sources, ranges_of(f"{server.url}/o.bin", spans), collector))
+    assert received == [[0, 1]]
+    assert collector.found() == [BODY[a:b] for a, b in spans]
 
 
 def test_a_large_body_that_ends_early(http_server: FileServer) -> None:

@@ -10,9 +10,17 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Sequence,
+)
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -217,6 +225,7 @@ class _DecodingThreads:
         """Start without the threads of the parent, which a forked process does not have."""
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
+        self.turns = threading.BoundedSemaphore(thread_count())
 
     def submit[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a function in one of the threads."""
@@ -227,6 +236,13 @@ class _DecodingThreads:
 
 
 _threads = _DecodingThreads()
+
+
+@contextmanager
+def decoding() -> Generator[None]:
+    """Wait for a turn to decode within this block: as many threads have one as there are."""
+    with _threads.turns:
+        yield
 
 
 async def in_decoding_thread[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -40,6 +40,7 @@ from zarr_manifest.sources.byte_ranges import (
     reject_encoded,
     short_body,
 )
+from zarr_manifest.sources.concurrency import in_decoding_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,11 +223,11 @@ async def _body(answer: GetResult, take: Take | None) -> memoryview:
         body = memoryview(await answer.bytes_async())
         arrived = len(body)
     else:
-        # Not in a thread, which the end of the process would wait for, however long that takes.
+        # Not all in a thread, which the end of the process would wait for, however long it takes.
         async for piece in answer.stream(min_chunk_size=_LEAST_PIECE):
             view = memoryview(piece)
             if arrived + len(view) <= announced:
-                take(arrived, view)
+                await in_decoding_thread(take, arrived, view)
             arrived += len(view)
     if arrived != announced:
         raise short_body(announced, arrived)

@@ -22,6 +22,7 @@ from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.concurrency import (
     Budget,
     all_or_none,
+    decoding,
     in_decoding_thread,
     thread_count,
 )
@@ -211,7 +212,7 @@ class _Reading(Struct, frozen=True):
 
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
         span = SourceRange(request.start, request.stop, True)
-        arrival = Arrival(self.ranges, rows, request, self.receiver)
+        arrival = Arrival(self.ranges, rows, request, self.receiver, self.stop)
         # Once all requests that can be sent now have been.
         preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
         try:
@@ -227,7 +228,8 @@ class _Reading(Struct, frozen=True):
         finally:
             preparing.cancel()
         # Some of the merged ranges may be inside the object.
-        for row, bounds in zip(rows, self.ranges.spans(rows), strict=True):
+        left = arrival.left()
+        for row, bounds in zip(left, self.ranges.spans(left), strict=True):
             await self._answer(source, [row], PlannedRequest(*bounds, (0,)))
 
     def read_files(self, share: Iterable[_FileRanges]) -> None:
@@ -320,7 +322,9 @@ type _Destinations = list[npt.NDArray[np.uint8] | None]
 
 
 class Arrival:
-    """Gives ranges their bytes.
+    """Gives ranges their bytes, each as soon as it is complete, and all of one answer.
+
+    They are decoded while the rest arrives, before their memory leaves the cache.
 
     Parameters
     ----------
@@ -332,17 +336,26 @@ class Arrival:
         The request.
     receiver : Receiver
         Takes the bytes.
+    stop : threading.Event
+        Once it is set, nothing is received any more.
     """
 
     def __init__(
-        self, ranges: ManyRanges, rows: Sequence[int], request: PlannedRequest, receiver: Receiver
+        self,
+        ranges: ManyRanges,
+        rows: Sequence[int],
+        request: PlannedRequest,
+        receiver: Receiver,
+        stop: threading.Event,
     ) -> None:
         self._rows = rows
         self._spans = ranges.spans(rows)
         self._start = request.start
         self._receiver = receiver
+        self._stop = stop
         self._complete = 0
         self._bodies: dict[int, memoryview] = {}
+        self._received: set[int] = set()
         self._known: _Destinations | None = None
         self._lock = threading.Lock()
 
@@ -368,6 +381,13 @@ class Arrival:
 
     def take(self, before: int, piece: memoryview) -> None:
         """Take a piece: from the beginning, or the one that follows the last."""
+        bodies = self._place(before, piece)
+        if bodies:
+            with decoding():
+                self._receive(bodies)
+
+    def _place(self, before: int, piece: memoryview) -> dict[int, memoryview]:
+        """Put a piece where it belongs, and return ranges without a destination, once complete."""
         if before == 0:
             self._complete = 0
             self._bodies.clear()
@@ -376,6 +396,7 @@ class Arrival:
         # Unlike memoryviews, arrays let other threads run while they are copied.
         data = np.frombuffer(piece, np.uint8)
         destinations = self._destinations()
+        complete: dict[int, memoryview] = {}
         for number in range(self._complete, len(self._rows)):
             start, stop = self._spans[number]
             if start >= last:
@@ -388,8 +409,11 @@ class Arrival:
             destination = destinations[number]
             if destination is not None:
                 destination[begin - start : end - start] = data[begin - first : end - first]
-            else:
+            elif number not in self._received:  # of an earlier attempt
                 self._keep(number, begin - start, piece[begin - first : end - first])
+                if stop <= last:
+                    complete[number] = self._bodies.pop(number)
+        return complete
 
     def _keep(self, number: int, position: int, part: memoryview) -> None:
         start, stop = self._spans[number]
@@ -400,10 +424,17 @@ class Arrival:
                 self._bodies[number] = memoryview(bytearray(stop - start))
             self._bodies[number][position : position + len(part)] = part
 
+    def _receive(self, bodies: dict[int, memoryview]) -> None:
+        if not self._stop.is_set():
+            rows = [self._rows[number] for number in bodies]
+            self._receiver.receive(rows, list(bodies.values()))
+            self._received.update(bodies)
+
     def finish(self, body: memoryview) -> None:
-        """Hand over ranges without a destination; `body` is everything if nothing was taken."""
+        """Take everything, unless it has been taken."""
         if body:
-            self.take(0, body)
-        if self._bodies:
-            rows = [self._rows[number] for number in self._bodies]
-            self._receiver.receive(rows, list(self._bodies.values()))
+            self._receive(self._place(0, body))
+
+    def left(self) -> list[int]:
+        """Return the rows that have not been received."""
+        return [row for number, row in enumerate(self._rows) if number not in self._received]
