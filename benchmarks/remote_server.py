@@ -5,6 +5,7 @@ Any process can ask it for what was requested.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,11 +46,11 @@ class RemoteServer:
 
 
 @contextmanager
-def running(latency: float) -> Iterator[RemoteServer]:
-    """Run a server that waits before every answer."""
+def running(latency: float, bandwidth: float = math.inf) -> Iterator[RemoteServer]:
+    """Run a server that waits before every answer, and sends so many bytes in a second."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(latency, there), daemon=True)
+    process = context.Process(target=_run, args=(latency, bandwidth, there), daemon=True)
     process.start()
     server: RemoteServer = here.recv()
     try:
@@ -59,8 +60,11 @@ def running(latency: float) -> Iterator[RemoteServer]:
         process.join()
 
 
-def _run(latency: float, there: Connection) -> None:
-    with FileServer(latency=latency) as files, Listener(authkey=_KEY) as listener:
+def _run(latency: float, bandwidth: float, there: Connection) -> None:
+    with (
+        FileServer(latency=latency, bandwidth=bandwidth) as files,
+        Listener(authkey=_KEY) as listener,
+    ):
         address: Any = listener.address
         there.send(RemoteServer(files.url, address))
         command = ""

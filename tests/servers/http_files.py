@@ -8,6 +8,7 @@ to a `Reply`, so a new one needs no change to the handler.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import socket
@@ -20,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
@@ -152,7 +154,7 @@ def wrong_body_longer(n: int = 1, *, heads: bool = False) -> Fault:
 
     def answer(exchange: Exchange) -> Reply:
         reply = exchange.normal()
-        return replace(reply, body=reply.body + bytes(n))
+        return replace(reply, body=bytes(reply.body) + bytes(n))
 
     return Fault(answer, heads)
 
@@ -221,6 +223,10 @@ class _Script:
     sticky: bool
 
 
+# Bytes that wait for their turn on the line at once; what it may catch up, in seconds.
+_PIECE = 256 * 1024
+_BURST = 0.005
+
 # Seconds between looks at whether the server is to end: most live for one short test.
 _POLL = 0.002
 
@@ -234,6 +240,8 @@ class FileServer:
         Files to serve where no object was put.
     latency
         Seconds to wait before every answer; may be changed at any time.
+    bandwidth
+        Bytes that all connections together carry in a second.
     host
         An address of the loopback interface: each is a host of its own.
 
@@ -245,9 +253,16 @@ class FileServer:
     """
 
     def __init__(
-        self, directory: Path | None = None, *, latency: float = 0.0, host: str = "127.0.0.1"
+        self,
+        directory: Path | None = None,
+        *,
+        latency: float = 0.0,
+        bandwidth: float = math.inf,
+        host: str = "127.0.0.1",
     ) -> None:
         self.latency = latency
+        self._bandwidth = bandwidth
+        self._sent_at = 0.0
         self._host = host
         self._directory = None if directory is None else directory.resolve()
         self._lock = threading.Lock()
@@ -334,6 +349,22 @@ class FileServer:
         """Sleep, unless the server closes."""
         self._closing.wait(seconds)
 
+    def _send(self, body: bytes | memoryview, file: BufferedIOBase) -> None:
+        """Send a body, at the pace of the line that all connections share."""
+        if math.isinf(self._bandwidth):
+            file.write(body)
+            return
+        view = memoryview(body)
+        for first in range(0, len(view), _PIECE):
+            piece = view[first : first + _PIECE]
+            with self._lock:
+                now = time.monotonic()
+                begin = max(self._sent_at, now - _BURST)
+                self._sent_at = begin + len(piece) / self._bandwidth
+            if begin > now:
+                self.wait(begin - now)
+            file.write(piece)
+
     def _find_in_directory(self, path: str) -> StoredObject | None:
         if self._directory is None:
             return None
@@ -379,7 +410,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_head(reply)
         if reply.sent is not None:
             self.close_connection = True
-        self.wfile.write(reply.body[: reply.sent])
+        self.server.files._send(reply.body[: reply.sent], self.wfile)
 
     def do_HEAD(self) -> None:
         reply = self._reply()
