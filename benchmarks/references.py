@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import zarr
@@ -38,7 +38,7 @@ class Places:
 
     @classmethod
     def load(cls, directory: Path) -> Places:
-        return msgspec.json.decode((directory / _PLACES).read_bytes(), type=cls)
+        return cls(**json.loads((directory / _PLACES).read_bytes()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class References:
 
     def save(self, directory: Path) -> None:
         (directory / _NAME).write_bytes(pickle.dumps(self))
-        (directory / _PLACES).write_bytes(msgspec.json.encode(Places(self.sources, self.native)))
+        (directory / _PLACES).write_text(json.dumps(asdict(Places(self.sources, self.native))))
 
     @staticmethod
     def load(directory: Path) -> References:

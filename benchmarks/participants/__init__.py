@@ -1,6 +1,7 @@
 """Who is compared: how each writes references, opens them, and is configured.
 
-To add a peer, write a module with these functions, and add a `Participant` to the list.
+To add a peer, write a module with these functions, and add a `Participant` to the list. Modules
+import what they need beside zarr where it is used, because importing it is measured, too.
 """
 
 from __future__ import annotations

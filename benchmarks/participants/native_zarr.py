@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from obstore.store import HTTPStore
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, ObjectStore
 
@@ -15,5 +14,7 @@ def store(directory: Path) -> Store:
     native = Places.load(directory).native
     if "://" not in native:
         return LocalStore(native, read_only=True)
+    from obstore.store import HTTPStore
+
     web = HTTPStore.from_url(native, client_options={"allow_http": True})
     return ObjectStore(web, read_only=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from obstore.store import HTTPStore, LocalStore
 from zarr.abc.store import Store
 
 from benchmarks.references import References
@@ -39,6 +38,7 @@ def manifest(references: References) -> Any:
 def registry(sources: str) -> Any:
     """Return the stores for URLs of a prefix, and for files."""
     from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import HTTPStore, LocalStore
 
     stores: dict[str, Any] = {"file://": LocalStore()}
     if sources.startswith("http"):

@@ -28,8 +28,10 @@ IMPORTS = {
 }
 
 _PROGRAM = """
+import gc
 import time
 import zarr
+gc.collect()
 start = time.perf_counter()
 {statement}
 print(time.perf_counter() - start)

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import numpy as np
 import zarr
@@ -29,7 +28,7 @@ from benchmarks.cases import REQUESTS, Case, Group, Quantity, Task
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured, least
 from benchmarks.participants import icechunk_repository
-from benchmarks.references import Places
+from benchmarks.participants.served_datasets import open_dataset
 from benchmarks.remote_server import RemoteServer, running
 
 LATENCY = 0.03
@@ -224,57 +223,6 @@ def _write_icechunk(directory: Path, url: str, places: _ChunkPlaces) -> None:
     session.commit("references")
 
 
-# How everybody opens it ------------------------------------------------------------------
-
-
-def _open_ours(directory: Path) -> Any:
-    from zarr_manifest import ManifestStore
-
-    url = Places.load(directory).sources
-    return ManifestStore(f"{url}ours.zarr", allow=[url])
-
-
-def _open_native(directory: Path) -> Any:
-    from obstore.store import HTTPStore
-    from zarr.storage import ObjectStore
-
-    native = Places.load(directory).native
-    return ObjectStore(
-        HTTPStore.from_url(native, client_options={"allow_http": True}), read_only=True
-    )
-
-
-def _open_reference_set(directory: Path) -> Any:
-    from fsspec.implementations.reference import ReferenceFileSystem
-    from zarr.storage import FsspecStore
-
-    with urlopen(f"{Places.load(directory).sources}references.json") as answer:
-        references = json.load(answer)
-    files = ReferenceFileSystem(
-        references,
-        asynchronous=True,
-        remote_protocol="http",
-        remote_options={"asynchronous": True},
-    )
-    return FsspecStore(files, path="", read_only=True)
-
-
-_STORES: dict[str, Callable[[Path], Any]] = {
-    cases.US: _open_ours,
-    cases.NATIVE: _open_native,
-    cases.FSSPEC_JSON: _open_reference_set,
-    cases.ICECHUNK: icechunk_repository.store,
-}
-
-
-def open_dataset(column: str, directory: Path, chunks: Any) -> Any:
-    """Open a dataset as one column does; `chunks` as of xarray."""
-    import xarray
-
-    consolidated = column != cases.ICECHUNK
-    return xarray.open_zarr(_STORES[column](directory), chunks=chunks, consolidated=consolidated)
-
-
 # What is measured ------------------------------------------------------------------------
 
 
@@ -346,32 +294,42 @@ def _open_and_read(column: str, directory: Path) -> None:
     _check(1, found.values.mean(axis=(1, 2)))
 
 
+# Garbage of the imports before is collected in advance: it takes as long as what is measured, and
+# nobody can say when it would happen.
 _PROGRAM = """
-import pathlib, sys, warnings
+import gc, json, os, pathlib, sys, time, warnings
 warnings.simplefilter("ignore")
-import dask, numpy.testing, xarray, zarr
-from benchmarks.rows import xarray_reads as rows
-seconds = rows._timed(lambda: rows._open_and_read(sys.argv[1], pathlib.Path(sys.argv[2])))
-print(seconds)
+import dask, xarray, zarr
+from benchmarks.participants.served_datasets import open_dataset
+column, directory, name, steps = sys.argv[1:]
+gc.collect()
+start = time.perf_counter()
+opened = open_dataset(column, pathlib.Path(directory), None)
+found = opened[name].isel(time=slice(0, int(steps))).load()
+seconds = time.perf_counter() - start
+print(json.dumps([seconds, found.values.mean(axis=(1, 2)).tolist()]), flush=True)
+os._exit(0)  # obstore may abort a process that ends
 """
+
+
+def _open_in_new_process(column: str, directory: Path) -> float:
+    """Return the seconds of a process that has imported zarr, xarray and dask, and nothing else."""
+    # Users do not wait for compilation, which would happen if bytecode could not be written.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", _PROGRAM, column, str(directory), _name(1), str(STEPS)]
+    seconds, found = json.loads(subprocess.check_output(command, text=True, env=environment))
+    _check(1, np.array(found))
+    return float(seconds)
 
 
 def _open(task: Task) -> Measured:
     """Open and read a chunk: in new processes, and again in this one."""
     server: RemoteServer = pickle.loads((task.directory / "data" / "server.pickle").read_bytes())
-    command = [sys.executable, "-c", _PROGRAM, task.column, str(task.directory / "data")]
-    # Users do not wait for compilation, which would happen if bytecode could not be written.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    new = [
-        float(subprocess.check_output(command, text=True, env=environment))
-        for _ in range(task.effort.pick(4, 2))
-    ]
+    data = task.directory / "data"
+    new = [_open_in_new_process(task.column, data) for _ in range(task.effort.pick(6, 2))]
     _open_and_read(task.column, task.directory / "warm")
     server.clear()
-    again = [_timed(lambda: _open_and_read(task.column, task.directory / "data"))]
+    again = [_timed(lambda: _open_and_read(task.column, data))]
     requests = len(server.requests)
-    again += [
-        _timed(lambda: _open_and_read(task.column, task.directory / "data"))
-        for _ in task.effort.rounds()
-    ]
+    again += [_timed(lambda: _open_and_read(task.column, data)) for _ in task.effort.rounds()]
     return {"new": min(new), "wall": min(again), "requests": requests}
