@@ -54,18 +54,15 @@ class S3Server:
         # Many tests name this class, and few start a server.
         import boto3  # type: ignore[import-untyped]
         from botocore.config import Config  # type: ignore[import-untyped]
-        from moto.moto_server.werkzeug_app import (
-            DomainDispatcherApplication,
-            MotoRequestHandler,
-            create_backend_app,
-        )
+        from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
         from werkzeug.serving import make_server
 
         class QuietHandler(MotoRequestHandler):
             def log(self, type: str, message: str, *args: Any) -> None:
                 """Say nothing: the requests are recorded."""
 
-        app = self._recording(DomainDispatcherApplication(create_backend_app))
+        # Not moto's dispatcher, which lists the modules of all services for each request.
+        app = self._recording(create_backend_app("s3"))
         self._server = make_server("127.0.0.1", 0, app, True, request_handler=QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         # Explicit credentials: the tests strip the environment of AWS_*.
@@ -185,7 +182,8 @@ class S3Server:
             with self._lock:
                 self._requests.append(recorded := _record(environ))
             begun = time.monotonic()
-            time.sleep(self.latency)
+            if self.latency:
+                time.sleep(self.latency)
             with self._lock:
                 self._delays.append((begun, time.monotonic()))
             bucket = recorded.path.split("/")[1]
