@@ -75,9 +75,11 @@ async def list_prefix(store: Store, known: KnownNodes, prefix: str) -> AsyncIter
     # The zarr.json of an array may come after its chunks.
     keys = [key async for key in _keys(store, prefix, await _listed_otherwise(known))]
     found |= await _manifest_arrays(known, keys)
-    is_inside = functools.cache(
-        lambda above: not found.keys().isdisjoint([above, *ancestors(above)])
-    )
+
+    @functools.cache
+    def is_inside(above: str) -> bool:
+        return not found.keys().isdisjoint([above, *ancestors(above)])
+
     for key in keys:
         if (
             not is_inside(key.rpartition("/")[0])
