@@ -22,8 +22,7 @@ from rich.progress import Progress
 from tests.command_line.commands import MODULE, commands, run, write_by_hand
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
-from zarr_manifest.command_line.outcomes import write
-from zarr_manifest.command_line.progress import COLUMNS, Bars, bars
+from zarr_manifest.command_line.outcomes import COLUMNS, Bars, bars, write
 from zarr_manifest.conversion import Node
 
 # Failures ----------------------------------------------------------------------------

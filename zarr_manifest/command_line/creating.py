@@ -15,8 +15,7 @@ import click
 
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import writing_options
-from zarr_manifest.command_line.outcomes import write
-from zarr_manifest.command_line.progress import bars
+from zarr_manifest.command_line.outcomes import bars, write
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion import FORMATS, Parallel
 

@@ -15,8 +15,7 @@ from zarr_manifest.command_line.options import (
     hierarchy_argument,
     reading_options,
 )
-from zarr_manifest.command_line.outcomes import conversion_outcome
-from zarr_manifest.command_line.progress import bars
+from zarr_manifest.command_line.outcomes import bars, conversion_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.showing import size

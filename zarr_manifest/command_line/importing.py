@@ -15,8 +15,7 @@ from zarr_manifest.command_line.options import (
     require_no_file,
     writing_options,
 )
-from zarr_manifest.command_line.outcomes import write
-from zarr_manifest.command_line.progress import bars
+from zarr_manifest.command_line.outcomes import bars, write
 from zarr_manifest.command_line.tasks import Outcome, Task, TaskGroup, stating_usage
 
 _KERCHUNK_EXAMPLE = ("import kerchunk references.json data.zarr", "references in JSON")

@@ -1,19 +1,22 @@
-"""What several commands write and show: hierarchies, reports, and pages for web browsers."""
+"""What several commands write and show: hierarchies, reports, pages, and progress bars."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.progress import Bars
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
-from zarr_manifest.command_line.wording import command, spelled
+from zarr_manifest.command_line.wording import command, spelled, visible
 from zarr_manifest.conversion import ConversionReport, Node, RefusedNode, RefusedSource
 from zarr_manifest.showing import counted, html_page, note_lines, size
 
@@ -140,3 +143,59 @@ page_option = click.option(
 def write_page(file: Path, title: str, *parts: str) -> None:
     """Write a page, replacing what is there."""
     file.write_text(html_page(title, "\n".join(parts)), encoding="utf-8")
+
+
+# Progress bars on stderr, if it is a terminal --------------------------------------------
+
+
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    # Names may look like markup.
+    TextColumn("{task.fields[unit]}", markup=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """The bars of one command."""
+
+    progress: Progress
+    finding: str
+
+    def found(self, url: str, done: int, total: int | None) -> None:
+        """Show how many sources have been parsed, and the last of them."""
+        # The name only: a long URL would leave no room for the numbers.
+        self._show(self.finding, url.rstrip("/").rpartition("/")[2], done, total)
+        self.progress.refresh()
+
+    def wrote(self, path: str, done: int, total: int | None) -> None:
+        """Show that references of an array were written."""
+        self._show("references", f"/{path}", done, total)
+
+    def checked(self, what: str, done: int, total: int | None) -> None:
+        """Show how much of a hierarchy was checked, and what last."""
+        self._show(self.finding, what, done, total)
+
+    def _show(self, counted: str, unit: str, done: int, total: int | None) -> None:
+        task = next((t.id for t in self.progress.tasks if t.description == counted), None)
+        if task is None:
+            task = self.progress.add_task(counted, total=None, unit="")
+        self.progress.update(task, completed=done, total=total, unit=visible(unit))
+
+
+@contextmanager
+def bars(finding: str) -> Generator[Bars]:
+    """Show progress bars until the work is done.
+
+    Parameters
+    ----------
+    finding : str
+        What is counted before anything is written, such as ``"files"``.
+    """
+    console = Console(stderr=True)
+    shown = sys.stderr.isatty() and console.is_terminal
+    with Progress(*COLUMNS, console=console, transient=True, disable=not shown) as progress:
+        yield Bars(progress, finding)

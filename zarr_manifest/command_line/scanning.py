@@ -18,8 +18,7 @@ from zarr_manifest.command_line.creating import (
     recursive_option,
 )
 from zarr_manifest.command_line.options import access_options
-from zarr_manifest.command_line.outcomes import refused_sources
-from zarr_manifest.command_line.progress import bars
+from zarr_manifest.command_line.outcomes import bars, refused_sources
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import ScanReport
 from zarr_manifest.showing import counted

@@ -20,8 +20,7 @@ from zarr_manifest.command_line.options import (
     reading_options,
     sole_writer_option,
 )
-from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, page_option, write_page
-from zarr_manifest.command_line.progress import bars
+from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, bars, page_option, write_page
 from zarr_manifest.command_line.refreshing import renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled

@@ -19,12 +19,12 @@ from zarr_manifest.command_line.options import (
 )
 from zarr_manifest.command_line.outcomes import (
     MOST_OF_A_PAGE,
+    bars,
     hierarchy_outcome,
     no_empty_directories,
     page_option,
     write_page,
 )
-from zarr_manifest.command_line.progress import bars
 from zarr_manifest.command_line.tasks import FAILED, PROBLEMS, Outcome, Task, stating_usage
 
 # Of chunks that differ in the same way, so many are named in JSON.
