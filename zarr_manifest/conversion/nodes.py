@@ -139,6 +139,11 @@ def refused(path: str, error: ManifestError) -> RefusedNode:
     return RefusedNode(path, error.code, bare.message)
 
 
+def refused_lines(refused: Iterable[RefusedNode]) -> list[str]:
+    """Return refusals as text."""
+    return [f"{node.path or '/'}: {node.reason} ({node.code})" for node in refused]
+
+
 def inside(group: str, node: Node) -> Node:
     """Return a node of one hierarchy as that of another, in which the first is a group.
 
@@ -250,8 +255,7 @@ class ConversionReport:
         return f"<ConversionReport: {', '.join(counts)}>"
 
     def _repr_html_(self) -> str:
-        refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
-        notes = list(note_lines(self.notes))
+        refused, notes = refused_lines(self.refused), list(note_lines(self.notes))
         rows = [("Written", self._counts()), ("Refused", refused), ("Notes", notes)]
         return html_table("ConversionReport", rows)
 
@@ -259,7 +263,7 @@ class ConversionReport:
         lines = [", ".join(self._counts())]
         if self.refused:
             lines.append(f"refused {counted(len(self.refused), 'node')}:")
-            lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
+            lines += [f"  {line}" for line in refused_lines(self.refused)]
         if self.notes:
             lines.append(f"{counted(len(self.notes), 'note')}:")
             lines += [f"  {line}" for line in note_lines(self.notes)]

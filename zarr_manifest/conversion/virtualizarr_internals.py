@@ -6,6 +6,7 @@ are imported when they are needed, because they are optional.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -15,10 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.errors import NotConvertibleError
 
 # The paths of chunks without a source, and of those whose bytes are in the manifest itself.
 MISSING = ""
 INLINED = "__inlined__"
+
+# Number of chunks of a grid, each of which takes 32 bytes of memory.
+_MOST_CHUNKS = 2**26
+
+
+def chunk_counts(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of chunks along each dimension."""
+    return tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
 
 
 @dataclass(frozen=True)
@@ -55,12 +65,25 @@ class ManifestColumns:
 
     @classmethod
     def of_array(cls, shape: Sequence[int], chunks: Sequence[int]) -> ManifestColumns:
-        """Return columns for an array of a shape, in which all chunks are missing."""
-        return cls.of_grid(tuple(-(-n // size) for n, size in zip(shape, chunks, strict=True)))
+        """Return columns for an array of a shape; see `of_grid`."""
+        return cls.of_grid(chunk_counts(shape, chunks))
 
     @classmethod
     def of_grid(cls, grid_shape: tuple[int, ...]) -> ManifestColumns:
-        """Return columns in which all chunks are missing."""
+        """Return columns in which all chunks are missing.
+
+        Raises
+        ------
+        NotConvertibleError
+            There are too many, as in a damaged file: VirtualiZarr needs memory for every chunk,
+            whether it exists or not.
+        """
+        count = math.prod(grid_shape)
+        if count > _MOST_CHUNKS:
+            raise NotConvertibleError(
+                f"it has {count:,} chunks, written or not, and VirtualiZarr holds each in memory "
+                f"(limit: {_MOST_CHUNKS:,})"
+            )
         paths: npt.NDArray[Any] = np.full(grid_shape, MISSING, np.dtypes.StringDType())
         return cls(paths, np.zeros(grid_shape, np.uint64), np.zeros(grid_shape, np.uint64), {})
 

@@ -29,7 +29,6 @@ from zarr_manifest.conversion.files.typed_values import from_json, to_json
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
-    columns_of_grid,
     distinct_paths,
     json_metadata,
     url_reference,
@@ -362,7 +361,7 @@ def _metadata(text: bytes, attributes: bytes) -> Any:
 def _decoded_array(stated: _Array, allowed: Collection[str] | None) -> Any:
     """Return an array; its references are only to objects that are allowed, if that is known."""
     references = stated.references
-    columns = columns_of_grid(references.grid)
+    columns = ManifestColumns.of_grid(references.grid)
     metadata = _metadata(bytes(stated.metadata), bytes(stated.attributes))
     if len(references.grid) != metadata.ndim and (references.offsets or references.data):
         raise ValueError("its chunks have another number of dimensions")

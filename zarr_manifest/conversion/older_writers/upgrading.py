@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.conversion.nodes import RefusedNode, refused
+from zarr_manifest.conversion.nodes import RefusedNode, refused, refused_lines
 from zarr_manifest.conversion.older_writers.arrays import (
     OlderArray,
     OlderNode,
@@ -110,12 +110,11 @@ class UpgradeReport:
     def _repr_html_(self) -> str:
         lines = [(p or "/", list(self.repairs[p])) for p in self.repaired]
         repairs = [f"{path}: {repair}" for path, found in lines for repair in found]
-        refused = [f"{node.path or '/'}: {node.reason} ({node.code})" for node in self.refused]
         notes = list(note_lines(self.notes))
         rows = [
             ("Summary", self._summary()),
             ("Repairs", repairs),
-            ("Refused", refused),
+            ("Refused", refused_lines(self.refused)),
             ("Notes", notes),
         ]
         return html_table("UpgradeReport", rows)
@@ -132,7 +131,7 @@ class UpgradeReport:
             lines += [f"  {path or '/'}: {repair}" for repair in self.repairs[path]]
         if self.refused:
             lines.append(f"refused {len(self.refused)}, left as they are:")
-            lines += [f"  {n.path or '/'}: {n.reason} ({n.code})" for n in self.refused]
+            lines += [f"  {line}" for line in refused_lines(self.refused)]
         lines += [f"note on {line}" for line in note_lines(self.notes)]
         return "\n".join(lines)
 

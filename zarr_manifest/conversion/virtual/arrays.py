@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
@@ -24,7 +23,6 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, grid_index, interpret_chunk_grid, strict
 from zarr_manifest.locations import Base, WebServers, kind_of
 from zarr_manifest.manifest import TO_THE_END, Manifest, References
-from zarr_manifest.showing import counted
 
 type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
 
@@ -298,26 +296,6 @@ def _quoted(rest: str) -> str:
 
 # ------------------------------------------------------------ and back
 
-# Some 3 GB, even if most are missing.
-_MOST_CHUNKS = 10**8
-
-
-def columns_of_grid(grid_shape: tuple[int, ...]) -> ManifestColumns:
-    """Return columns in which all chunks are missing.
-
-    Raises
-    ------
-    NotConvertibleError
-        There are too many for VirtualiZarr.
-    """
-    chunks = math.prod(grid_shape)
-    if chunks > _MOST_CHUNKS:
-        raise NotConvertibleError(
-            f"its chunk grid has {counted(chunks, 'chunk')}, and VirtualiZarr holds each in "
-            f"memory; the limit is {_MOST_CHUNKS:,}"
-        )
-    return ManifestColumns.of_grid(grid_shape)
-
 
 def columns_for(metadata: Mapping[str, Any]) -> tuple[ChunkGrid, ManifestColumns]:
     """Return the chunk grid of an array, and columns in which all of its chunks are missing.
@@ -330,7 +308,7 @@ def columns_for(metadata: Mapping[str, Any]) -> tuple[ChunkGrid, ManifestColumns
     grid = strict(interpret_chunk_grid(metadata))
     if grid is None or grid.regular is None:
         raise NotConvertibleError("its chunk grid is not regular")
-    return grid, columns_of_grid(grid.counts)
+    return grid, ManifestColumns.of_grid(grid.counts)
 
 
 def array_of_columns(metadata: dict[str, Any], columns: ManifestColumns) -> Any:

@@ -22,6 +22,7 @@ from zarr_manifest.conversion.virtualizarr_internals import (
     INLINED,
     MISSING,
     ManifestColumns,
+    chunk_counts,
     is_virtual,
 )
 from zarr_manifest.errors import NotConvertibleError
@@ -115,7 +116,7 @@ def split_arrays(arrays: Sequence[Any], axis: int, is_last: Sequence[bool]) -> S
         return Splitting(arrays)
     shape = (*chunks[0][:axis], piece, *chunks[0][axis + 1 :])
     pieces = f"pieces of {brief(shape)}"
-    count = sum(math.prod(_grid(array.shape, shape)) for array in arrays)
+    count = sum(math.prod(chunk_counts(array.shape, shape)) for array in arrays)
     if count > MOST_REFERENCES:
         return Splitting(
             arrays,
@@ -137,11 +138,7 @@ def _has_unencoded_chunks(array: Any, chunk_shape: tuple[int, ...]) -> bool:
         return False
     size = math.prod(chunk_shape) * array.dtype.itemsize
     found = _columns(array)
-    return found.paths.shape == _grid(array.shape, chunk_shape) and found.all_have(size)
-
-
-def _grid(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(-(-length // size) for length, size in zip(shape, chunk_shape, strict=True))
+    return found.paths.shape == chunk_counts(array.shape, chunk_shape) and found.all_have(size)
 
 
 def _count(arrays: Sequence[Any]) -> int:
@@ -153,7 +150,7 @@ def _count(arrays: Sequence[Any]) -> int:
 
 def _columns(array: Any) -> ManifestColumns:
     found = ManifestColumns.of(array.manifest)
-    counts = _grid(array.shape, array.metadata.chunk_grid.chunk_shape)
+    counts = chunk_counts(array.shape, array.metadata.chunk_grid.chunk_shape)
     if found.paths.shape != counts and (found.paths == MISSING).all():
         # VirtualiZarr's parsers give arrays without chunks an arbitrary grid.
         return ManifestColumns.of_grid(counts)

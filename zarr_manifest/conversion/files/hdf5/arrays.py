@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from zarr_manifest.conversion.files.hdf5.datasets import Treatment
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import encoded_chunks
 from zarr_manifest.conversion.values import (
-    brief,
     is_utf8,
     json_attributes,
     packed_type,
@@ -33,7 +32,6 @@ from zarr_manifest.conversion.virtualizarr_internals import (
     ManifestColumns,
     hdf5_codecs,
 )
-from zarr_manifest.errors import NotConvertibleError
 
 # The filter bzip2, for which VirtualiZarr names a codec of imagecodecs that zarr does not know;
 # that of numcodecs decodes the same.
@@ -43,9 +41,6 @@ _BZIP2 = "307"
 # of Blosc, size of an element and of a chunk, and then level, shuffle and compressor.
 _BLOSC = "32001"
 _BLOSC_DEFAULTS = (2, 2, 1, 0, 5, 1, 0)
-
-# Number of chunks of a grid, each of which takes 32 bytes of memory.
-_MAX_CHUNKS = 2**26
 
 
 def virtual_array(
@@ -88,7 +83,7 @@ def virtual_array(
         dimension_names=dimension_names,
         attributes=found,
     )
-    columns = ManifestColumns.of_grid(require_possible_grid(dataset.shape, chunks))
+    columns = ManifestColumns.of_array(dataset.shape, chunks)
     if treatment is Treatment.REFERENCES:
         _add_references(columns, url, dataset, chunks)
     elif is_inline:
@@ -102,25 +97,6 @@ def virtual_array(
     if is_inline:
         note("its values are stored inline, as references cannot express them")
     return columns.array(metadata)
-
-
-def require_possible_grid(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of chunks along each dimension.
-
-    Raises
-    ------
-    NotConvertibleError
-        VirtualiZarr needs memory for every chunk, whether it exists or not, and the shape, such
-        as that of a damaged dataset, has too many.
-    """
-    counts = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
-    count = math.prod(counts)
-    if count > _MAX_CHUNKS:
-        raise NotConvertibleError(
-            f"its shape {brief(tuple(shape))} has {count:,} chunks, written or not "
-            f"(limit: {_MAX_CHUNKS:,})"
-        )
-    return counts
 
 
 def _data_type(dataset: Any) -> Any:

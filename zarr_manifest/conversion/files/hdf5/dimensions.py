@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zarr_manifest.conversion.files.hdf5.arrays import require_possible_grid
 from zarr_manifest.conversion.files.trees import FileTree
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import text_of
@@ -213,11 +212,10 @@ class UnlimitedDimensions:
 
 
 def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
-    chunks = array.metadata.chunk_grid.chunk_shape
-    counts = require_possible_grid(shape, chunks)
-    old, new = ManifestColumns.of(array.manifest), ManifestColumns.of_grid(counts)
+    old = ManifestColumns.of(array.manifest)
+    new = ManifestColumns.of_array(shape, array.metadata.chunk_grid.chunk_shape)
     # Parsers give arrays without chunks an arbitrary grid.
-    if all(map(int.__le__, old.paths.shape, counts)):
+    if all(map(int.__le__, old.paths.shape, new.paths.shape)):
         there = tuple(slice(0, count) for count in old.paths.shape)
         new.paths[there], new.offsets[there] = old.paths, old.offsets
         new.lengths[there] = old.lengths
