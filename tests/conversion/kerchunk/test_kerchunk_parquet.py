@@ -236,8 +236,6 @@ def test_inline_data_goes_before_a_reference(tmp_path: Path) -> None:
         ([["ftp://h/f"]], {}, "ftp"),
         ([b"base64:!"], {}, "chunk 0"),
         ([b""], {}, "is empty"),
-        ([["s3://b/f?versionId=1"], ["s3://b/f?versionId=2"]], {}, "several versions"),
-        ([["s3://b/f?versionId=1"], ["s3://b/f"]], {}, "several versions"),
         ([None], {"columns": ["offset", "size"]}, "neither a column 'path'"),
     ],
 )
@@ -262,11 +260,19 @@ def test_object_versions_are_conditions(tmp_path: Path) -> None:
     assert manifest[1,].conditions.version is None
 
 
-def test_two_versions_in_different_files_are_refused(tmp_path: Path) -> None:
-    urls = ["s3://b/f?versionId=1", "s3://b/f"]
-    references = {number: [url] for number, url in enumerate(urls)}
-    write_set(tmp_path, {"x/.zarray": zarray([2], [1])}, {"x": references}, record_size=1)
-    assert "several versions" in refusal(tmp_path).reason
+@pytest.mark.parametrize("record_size", [1, 2, 5])
+def test_an_object_may_have_several_versions(tmp_path: Path, record_size: int) -> None:
+    rows: dict[int, Any] = {
+        0: ["s3://b/f?versionId=1"], 2: ["s3://b/f"], 3: ["s3://b/f?versionId=2"], 4: b"inline",
+    }  # fmt: skip
+    documents = {"x/.zarray": zarray([5], [1])}
+    write_set(tmp_path, documents, {"x": rows}, record_size=record_size)
+    manifest = whole(tmp_path)
+    assert manifest.paths == ("s3://b/f",)
+    assert {index: each.conditions.version for index, each in manifest.items()} == {
+        (0,): "1", (2,): None, (3,): "2", (4,): None,
+    }  # fmt: skip
+    assert manifest[4,].data == b"inline"
 
 
 def test_paths_are_rewritten(tmp_path: Path) -> None:

@@ -161,4 +161,9 @@ def test_a_version_of_an_object_is_a_condition() -> None:
     assert manifest[0, 0].path == "s3://b/f.nc"
     assert manifest[0, 0].conditions.version == "v1"
     references["a/0.1"] = ["s3://b/f.nc?versionId=v2", 0, 5]
-    assert "two versions of an object" in refusal(references).reason
+    references["a/1.0"] = ["s3://b/f.nc", 0, 5]
+    manifest = array_node(references).manifest
+    assert isinstance(manifest, Manifest)
+    assert manifest.paths == ("s3://b/f.nc",)
+    found = [manifest[index].conditions.version for index in ((0, 0), (0, 1), (1, 0))]
+    assert found == ["v1", "v2", None]

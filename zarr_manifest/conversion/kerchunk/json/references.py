@@ -34,13 +34,15 @@ from zarr_manifest.conversion.zarr2 import (
     refused_strays,
 )
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ancestors, collect, number_chunks
+from zarr_manifest.format import ancestors, collect, number_chunks, parse_conditions
 from zarr_manifest.manifest import (
+    Extras,
     Grid,
     Manifest,
     MemberRows,
     NumberedPaths,
     PathNumbers,
+    References,
     distinct_numbers,
     interpret_keys,
     references_from_columns,
@@ -102,20 +104,15 @@ class _ArrayColumns:
     sources: NumberedUrls
     paths: PathNumbers = field(default_factory=PathNumbers)
     inline: dict[int, bytes] = field(default_factory=dict[int, bytes])
-    versions: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    versions: dict[int, str] = field(default_factory=dict[int, str])
     relative: set[str] = field(default_factory=set[str])
 
-    def path_number(self, url: str | None) -> int:
-        """Return the number of a URL's path, and record what else the URL says."""
+    def source(self, url: str | None) -> tuple[int, str | None]:
+        """Return the number of a URL's path, and the version in the URL."""
         source = self.sources.to_reference.reference(url)
-        if self.versions.setdefault(source.path, source.version) != source.version:
-            raise NotConvertibleError(
-                "it refers to two versions of an object, but a manifest has only one per path",
-                location=source.path,
-            )
         if source.relative is not None:
             self.relative.add(source.relative)
-        return self.paths[source.path]
+        return self.paths[source.path], source.version
 
     def take(self, row: int, value: object) -> None:
         """Set a row to a reference in any form."""
@@ -124,7 +121,9 @@ class _ArrayColumns:
             self.inline[row] = inline_bytes(value)
             return
         url, self.offsets[row], self.lengths[row] = byte_range(parts)
-        self.path_numbers[row] = self.path_number(url)
+        self.path_numbers[row], version = self.source(url)
+        if version is not None:
+            self.versions[row] = version
 
 
 def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -> Node:
@@ -153,8 +152,11 @@ def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> 
         # 0 stands for what names no object in the usual form.
         used, which = distinct_numbers(urls + np.int32(1), len(sources.urls) + 1)
         numbers: list[int] = used.tolist()
-        table = [columns.path_number(sources.urls[n - 1]) if n else -1 for n in numbers]
-        columns.path_numbers = np.array(table, np.int32)[which]
+        table = [columns.source(sources.urls[n - 1]) if n else (-1, None) for n in numbers]
+        columns.path_numbers = np.array([number for number, _ in table], np.int32)[which]
+        if any(version is not None for _, version in table):
+            versions = ((row, table[n][1]) for row, n in enumerate(which.tolist()))
+            columns.versions = {row: each for row, each in versions if each is not None}
         for row in np.flatnonzero(columns.path_numbers < 0).tolist():
             columns.take(row, others[order.item(row)])
     except ManifestError:
@@ -249,11 +251,27 @@ def _manifest(plan: ArrayPlan, rows: MemberRows, columns: _ArrayColumns) -> Mani
         lengths=columns.lengths,
         numbers=rows.numbers,
         data=dict(zip(rows.numbers[inline].tolist(), columns.inline.values(), strict=True)),
-        conditions={
-            path: {"version": version} for path, version in columns.versions.items() if version
-        },
     )
-    return Manifest(references)
+    versions = {rows.numbers.item(row): version for row, version in columns.versions.items()}
+    return Manifest(with_versions(references, versions))
+
+
+def with_versions(references: References, versions: Mapping[int, str]) -> References:
+    """Return references to certain versions of objects, by C-order number of the chunk.
+
+    Raises
+    ------
+    InvalidEntryError
+        No request can name a version.
+    """
+    if not versions:
+        return references
+    rows: list[int] = references.rows(np.array(list(versions), np.int64)).tolist()
+    distinct = dict.fromkeys(versions.values())
+    extras = {each: Extras(conditions=parse_conditions(None, None, each)) for each in distinct}
+    others = {row: extra for extra, own in references.extras() for row in own}
+    own = {row: extras[each] for row, each in zip(rows, versions.values(), strict=True)}
+    return references.replaced(extras=others | own)
 
 
 # ------------------------------------------------------------ by array

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json import inline_bytes
+from zarr_manifest.conversion.kerchunk.json import inline_bytes, with_versions
 from zarr_manifest.conversion.kerchunk.urls import SourceReference
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
-from zarr_manifest.locations import redact
 from zarr_manifest.manifest import TO_THE_END, NumberedPaths, References, references_from_columns
 from zarr_manifest.showing import counted
 
@@ -209,33 +208,28 @@ class RefsFiles:
 
     def _interpreted(self, first: int, batch: Any) -> RefsBatch:
         data = _inline(first, batch)
-        path_numbers, sources = self._paths(batch)
+        found = self._paths(batch)
         # Inline data takes precedence over a reference, as in fsspec.
-        path_numbers[np.fromiter(data, np.int64, len(data)) - first] = -1
+        found.numbers[np.fromiter(data, np.int64, len(data)) - first] = -1
         offsets, sizes = _integers(batch, "offset"), _integers(batch, "size")
-        _require_ranges(first, path_numbers >= 0, offsets, sizes)
+        _require_ranges(first, found.numbers >= 0, offsets, sizes)
         sizes[sizes == 0] = TO_THE_END
         references = references_from_columns(
             self.grid_shape,
-            paths=NumberedPaths(path_numbers, list(sources)),
+            paths=NumberedPaths(found.numbers, found.paths),
             offsets=offsets,
             lengths=sizes,
             numbers=np.arange(first, first + len(batch)),
             data=data,
-            conditions={
-                path: {"version": source.version}
-                for path, source in sources.items()
-                if source.version is not None
-            },
         )
-        relative = (s.relative for s in sources.values() if s.relative is not None)
-        return RefsBatch(references, frozenset(relative))
+        versions = {
+            first + row: each for row, each in found.versions.items() if found.numbers[row] >= 0
+        }
+        return RefsBatch(with_versions(references, versions), found.relative)
 
-    def _paths(self, batch: Any) -> tuple[npt.NDArray[np.int32], dict[str, SourceReference]]:
-        """Return the number of each row's path, -1 for none, and the paths."""
-        sources: dict[str, SourceReference] = {}
+    def _paths(self, batch: Any) -> _Paths:
         if "path" not in batch.schema.names or batch.column("path").null_count == len(batch):
-            return np.full(len(batch), -1, np.int32), sources
+            return _Paths(np.full(len(batch), -1, np.int32), [], {}, frozenset())
         column = batch.column("path")
         if not hasattr(column, "dictionary"):
             column = column.dictionary_encode()
@@ -243,24 +237,29 @@ class RefsFiles:
         # A dictionary may contain more than the rows use: values since overwritten.
         used = np.unique(codes[codes >= 0])
         names = column.dictionary.take(arrow().array(used)).to_pylist()
+        sources = [self.to_reference(_text(name, column.dictionary.type)) for name in names]
         numbers: dict[str, int] = {}
         # One number per code, and at the end that of no path.
         by_code = np.full(len(column.dictionary) + 1, -1, np.int32)
-        for code, name in zip(used.tolist(), names, strict=True):
-            reference = self.to_reference(_text(name, column.dictionary.type))
-            if sources.setdefault(reference.path, reference).version != reference.version:
-                raise two_versions(reference.path)
-            by_code[code] = numbers.setdefault(reference.path, len(numbers))
-        return by_code[codes], sources
+        by_code[used] = [numbers.setdefault(each.path, len(numbers)) for each in sources]
+        stated = {
+            code: each.version
+            for code, each in zip(used.tolist(), sources, strict=True)
+            if each.version is not None
+        }
+        rows: list[int] = np.flatnonzero(np.isin(codes, list(stated))).tolist() if stated else []
+        versions = {row: stated[codes.item(row)] for row in rows}
+        relative = frozenset(each.relative for each in sources if each.relative is not None)
+        return _Paths(by_code[codes], list(numbers), versions, relative)
 
 
-def two_versions(path: str) -> NotConvertibleError:
-    """Return the error for an array that refers to an object in several versions."""
-    return NotConvertibleError(
-        "the array refers to several versions of an object, or to one version and the latest; "
-        "a manifest made from columns states only one",
-        location=redact(path),
-    )
+class _Paths(NamedTuple):
+    """The number of each row's path, -1 for none; the paths; and, by row, versions of objects."""
+
+    numbers: npt.NDArray[np.int32]
+    paths: list[str]
+    versions: dict[int, str]
+    relative: frozenset[str]
 
 
 def _text(name: object, kind: object) -> str:

@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
 from zarr_manifest.conversion.kerchunk.parquet.files import (
     RefsFiles,
     parquet,
     refs_number,
-    two_versions,
 )
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import (
@@ -257,24 +254,7 @@ def _joined(grid_shape: tuple[int, ...], parts: Sequence[References]) -> Manifes
         joined.add_references(part)
     references = joined.references(grid_shape)
     assert references is not None  # each row of a file is another chunk
-    _require_one_version(references)
     return Manifest(references)
-
-
-def _require_one_version(references: References) -> None:
-    """Refuse references to several versions of an object: they come in several batches."""
-    versions: dict[str | None, int] = {None: 0}
-    which = np.zeros(len(references), np.int64)
-    for extra, rows in references.extras():
-        which[rows] = versions.setdefault(extra.conditions.version, len(versions))
-    if len(versions) > 1:
-        path_numbers = references.columns().path_numbers
-        has_path = path_numbers >= 0
-        stated = np.unique(path_numbers[has_path] * np.int64(len(versions)) + which[has_path])
-        numbers = stated // len(versions)
-        several = numbers[1:][numbers[1:] == numbers[:-1]]
-        if len(several):
-            raise two_versions(references.paths[several.item(0)])
 
 
 # Its nodes ---------------------------------------------------------------------------
