@@ -21,7 +21,7 @@ from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Lis
 from zarr_manifest.conversion.files.stored_parts import MANY, StoredParts, read_all
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, StreamedManifest, refused
 from zarr_manifest.conversion.virtual import checked_metadata
-from zarr_manifest.conversion.zarr2 import read_zarr2
+from zarr_manifest.conversion.zarr2 import by_owner, read_zarr2
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.format import (
     ArrayMetadata,
@@ -313,7 +313,8 @@ class _HierarchyNodes:
     @functools.cached_property
     def _all_listed(self) -> dict[str, dict[str, Listed]]:
         assert self._place is not None  # asked before
-        return _by_node(self._paths, list_objects(*self._place))
+        listed = ((each.name, each) for each in list_objects(*self._place))
+        return by_owner(listed, self._paths)[0]
 
     @property
     def _can_list(self) -> bool:
@@ -356,20 +357,6 @@ class _HierarchyNodes:
     def _v2_nodes(self) -> list[Node]:
         url = self._roots[0].url if self._roots else None
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
-
-
-def _by_node(paths: Iterable[str], objects: Iterable[Listed]) -> dict[str, dict[str, Listed]]:
-    """Return each node's objects by relative name; an object belongs to the deepest node above."""
-    below: dict[str, dict[str, Listed]] = {path: {} for path in paths}
-    for found in objects:
-        above = found.name
-        while above:
-            above = above.rpartition("/")[0]
-            if above in below:
-                name = found.name[len(above) + 1 :] if above else found.name
-                below[above][name] = found
-                break
-    return below
 
 
 def _whole_objects(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
@@ -251,8 +252,9 @@ def _references(
     return np.array(references, object)[numbers].astype(np.dtypes.StringDType()), stated
 
 
-# Characters that a URL may contain literally; '%' is handled separately.
-_URL_SAFE = "!$&'()*+,;=:@/~[]"
+# Characters that a URL may contain literally; '%' begins an escape.
+_URL_SAFE = "!$&'()*+,;=:@/~[]%"
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def url_reference(path: str) -> str:
@@ -286,12 +288,7 @@ def url_reference(path: str) -> str:
 
 def _quoted(rest: str) -> str:
     """Percent-encode a text, keeping existing escapes."""
-    pieces = rest.split("%")
-    quoted = [quote(pieces[0], safe=_URL_SAFE)]
-    for piece in pieces[1:]:
-        escape = len(piece) >= 2 and all(c in "0123456789abcdefABCDEF" for c in piece[:2])
-        quoted.append(("%" if escape else "%25") + quote(piece, safe=_URL_SAFE))
-    return "".join(quoted)
+    return quote(_BARE_PERCENT.sub("%25", rest), safe=_URL_SAFE)
 
 
 # ------------------------------------------------------------ and back

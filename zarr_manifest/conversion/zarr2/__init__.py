@@ -6,6 +6,7 @@ from zarr_manifest.conversion.zarr2.fill_values import convert_fill_value
 from zarr_manifest.conversion.zarr2.hierarchy import read_zarr2
 from zarr_manifest.conversion.zarr2.planning import (
     Plan,
+    by_owner,
     count_keys,
     find_owner,
     is_metadata_key,
@@ -30,6 +31,7 @@ __all__ = [
     "DataType",
     "Plan",
     "Zarr2Metadata",
+    "by_owner",
     "convert_array_to_zarr2",
     "convert_codecs",
     "convert_data_type",

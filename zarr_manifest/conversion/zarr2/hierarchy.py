@@ -19,8 +19,8 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest.conversion.nodes import ArrayNode, Node, refused
 from zarr_manifest.conversion.zarr2.planning import (
     Plan,
+    by_owner,
     count_keys,
-    find_owner,
     is_metadata_key,
     plan_nodes,
     refused_strays,
@@ -160,23 +160,11 @@ async def _documents(store: Store, keys: Sequence[str]) -> dict[str, bytes]:
 
 
 def _nodes(plans: list[Plan], keys: Sequence[str], prefix: str) -> Iterator[Node]:
-    arrays: dict[str, list[str]] = {p.path: [] for p in plans if isinstance(p, ArrayPlan)}
-    owners: dict[str, tuple[int, list[str]] | None] = {}
-    strays: list[str] = []
-    for key in keys:
-        if is_metadata_key(key):
-            continue
-        directory = key.rpartition("/")[0]
-        if directory not in owners:
-            owners[directory] = find_owner(directory, arrays)
-        owner = owners[directory]
-        if owner is None:
-            strays.append(key)
-        else:
-            owner[1].append(key[owner[0] :])
+    chunks = ((key, None) for key in keys if not is_metadata_key(key))
+    arrays, strays = by_owner(chunks, (p.path for p in plans if isinstance(p, ArrayPlan)))
     for plan in plans:
         if isinstance(plan, ArrayPlan):
-            yield _array_node(plan, arrays.pop(plan.path), prefix)
+            yield _array_node(plan, list(arrays.pop(plan.path)), prefix)
         else:
             yield plan
     yield from refused_strays(strays, plans, "object")

@@ -17,7 +17,7 @@ from zarr_manifest.conversion.nodes import GroupNode, RefusedNode, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array, convert_group
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import impossible_name, interpret_chunk_grid, owner_candidates, strict
+from zarr_manifest.format import ancestors, impossible_name, interpret_chunk_grid, strict
 
 _GROUP, _ARRAY, _ATTRIBUTES, _CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
 _V3 = "zarr.json"
@@ -71,7 +71,8 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
     by_path = _by_path(documents)
     plans: dict[str, Plan] = {}
     extra: list[Plan] = []
-    for path in sorted(_with_parents(by_path), key=lambda path: path.split("/") if path else []):
+    paths = {each for path in by_path for each in (path, *ancestors(path))}
+    for path in sorted(paths, key=lambda path: path.split("/") if path else []):
         parent = plans.get(path.rpartition("/")[0]) if path else None
         if parent is not None and not isinstance(parent, GroupNode):
             plans[path] = _below_no_group(path, parent)
@@ -85,16 +86,6 @@ def plan_nodes(documents: Mapping[str, Any]) -> list[Plan]:
                 plans[path] = GroupNode(path, {})
                 extra.append(refused(path, error))
     return [*plans.values(), *extra]
-
-
-def _with_parents(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        above = path
-        while above not in found:
-            found.add(above)
-            above = above.rpartition("/")[0]
-    return found
 
 
 def _by_path(documents: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -198,12 +189,36 @@ def find_owner[T](directory: str, arrays: Mapping[str, T]) -> tuple[int, T] | No
     >>> find_owner("g/a/0", {"g/a": "the array"})
     (4, 'the array')
     """
-    path = directory
-    while path not in arrays:
-        if not path:
-            return None
-        path = path.rpartition("/")[0]
-    return len(path) + 1 if path else 0, arrays[path]
+    for path in (directory, *ancestors(directory)):
+        if path in arrays:
+            return len(path) + 1 if path else 0, arrays[path]
+    return None
+
+
+def by_owner[T](
+    items: Iterable[tuple[str, T]], paths: Iterable[str]
+) -> tuple[dict[str, dict[str, T]], list[str]]:
+    """Return what belongs to each path, the deepest above its key, by relative key; and strays.
+
+    Examples
+    --------
+    >>> by_owner([("a/0", 1), ("a/b/0", 2), ("c/0", 3)], ["a", "a/b"])
+    ({'a': {'0': 1}, 'a/b': {'0': 2}}, ['c/0'])
+    """
+    found: dict[str, dict[str, T]] = {path: {} for path in paths}
+    # Many keys, few directories: each directory is looked up once.
+    owners: dict[str, tuple[int, dict[str, T]] | None] = {}
+    strays: list[str] = []
+    for key, item in items:
+        directory = key.rpartition("/")[0]
+        if directory not in owners:
+            owners[directory] = find_owner(directory, found)
+        owner = owners[directory]
+        if owner is None:
+            strays.append(key)
+        else:
+            owner[1][key[owner[0] :]] = item
+    return found, strays
 
 
 def count_keys(keys: Sequence[str], what: str) -> str:
@@ -230,7 +245,7 @@ def refused_strays(keys: Iterable[str], plans: Iterable[Plan], what: str) -> Ite
     for key in keys:
         strays.setdefault(_likely_owner(key), []).append(key)
     for path, found in strays.items():
-        if not any(above in refused_paths for above in (path, *owner_candidates(path))):
+        if not any(above in refused_paths for above in (path, *ancestors(path))):
             reason = f"{count_keys(found, what)} not part of any array"
             yield RefusedNode(path, NotConvertibleError.code, reason)
 
