@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from zarr_manifest.errors import (
     Advice,
     InvalidPathError,
@@ -63,13 +61,6 @@ _MOST_TARGETS = 100_000
 _MOST_READERS = 256
 
 
-class _Target(Struct, frozen=True):
-    """An authorised location: its reader, and its key there."""
-
-    reader: ObjectReader
-    key: str
-
-
 class Sources:
     """Authorised prefixes, and the bytes below them (specification, "Authorisation").
 
@@ -108,7 +99,7 @@ class Sources:
         self._max_gap = max_gap
         self._max_request = max_request
         self._readers: dict[tuple[str, str], _StoreReader] = {}
-        self._targets: dict[UrlLocation, _Target] = {}
+        self._targets: dict[UrlLocation, tuple[ObjectReader, str]] = {}
 
     @property
     def hierarchy_is_on_disk(self) -> bool:
@@ -162,8 +153,8 @@ class Sources:
         if span.start == span.stop:
             return memoryview(b"")
         try:
-            target = await self._target(location)
-            return await target.reader.read(target.key, span, conditions, take)
+            reader, key = await self.reader_of(location)
+            return await reader.read(key, span, conditions, take)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
@@ -185,18 +176,16 @@ class Sources:
         Return the error for a location that cannot be read.
         """
         if all(isinstance(each, StoreLocation) or each in self._targets for each in locations):
-            return [self._local_file(location) for location in locations]
+            return list(map(self._local_file, locations))
         # Opening a store may ask for credentials.
-        return await asyncio.to_thread(
-            lambda: [self._local_file(location) for location in locations]
-        )
+        return await asyncio.to_thread(lambda: list(map(self._local_file, locations)))
 
     def _local_file(self, location: Location) -> tuple[FileReader, str] | ManifestError | None:
         try:
-            target = self._target_sync(location)
+            reader, key = self._reader_of(location)
         except ManifestError as error:
             return error.in_context(location=str(location))
-        return (target.reader, target.key) if isinstance(target.reader, FileReader) else None
+        return (reader, key) if isinstance(reader, FileReader) else None
 
     def is_on_disk(self, location: Location) -> bool:
         """Whether a location is that of a local file, of which small parts are read quickly."""
@@ -207,10 +196,10 @@ class Sources:
     async def fetch_lazily(self, location: Location, span: SourceRange) -> memoryview | FileBody:
         """Return the bytes of a range; of a large local file, they are read as they are used."""
         try:
-            target = await self._target(location)
-            if isinstance(target.reader, FileReader):
-                return await asyncio.to_thread(open_body, target.reader, target.key, span)
-            return await target.reader.read(target.key, span, NO_CONDITIONS)
+            reader, key = await self.reader_of(location)
+            if isinstance(reader, FileReader):
+                return await asyncio.to_thread(open_body, reader, key, span)
+            return await reader.read(key, span, NO_CONDITIONS)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
@@ -231,8 +220,8 @@ class Sources:
             As of :meth:`fetch`.
         """
         try:
-            target = await self._target(location)
-            return await target.reader.state(target.key, version)
+            reader, key = await self.reader_of(location)
+            return await reader.state(key, version)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
@@ -244,41 +233,38 @@ class Sources:
         ManifestError
             It cannot be read.
         """
-        target = await self._target(location)
-        return target.reader, target.key
-
-    async def _target(self, location: Location) -> _Target:
         if isinstance(location, StoreLocation):
-            return _Target(self._hierarchy, location.key)
-        known = self._targets.get(location)
-        if known is not None:
+            return self._hierarchy, location.key
+        if (known := self._targets.get(location)) is not None:
             return known
-        return await asyncio.to_thread(self._authorised_target, location)
+        # Opening a store may ask for credentials.
+        return await asyncio.to_thread(self._reader_of, location)
 
-    def _target_sync(self, location: Location) -> _Target:
+    def _reader_of(self, location: Location) -> tuple[ObjectReader, str]:
         if isinstance(location, StoreLocation):
-            return _Target(self._hierarchy, location.key)
-        return self._targets.get(location) or self._authorised_target(location)
-
-    def _authorised_target(self, location: UrlLocation) -> _Target:
-        prefix = self._prefix(location)
-        target = self._target_in(prefix, self._reader(prefix, location), location)
-        if len(self._targets) >= _MOST_TARGETS:
-            self._targets.clear()
-        self._targets[location] = target
+            return self._hierarchy, location.key
+        target = self._targets.get(location)
+        if target is None:
+            prefix = self._prefix(location)
+            target = self._target_in(prefix, self._reader(prefix, location), location)
+            if len(self._targets) >= _MOST_TARGETS:
+                self._targets.clear()
+            self._targets[location] = target
         return target
 
-    def _target_in(self, prefix: str, reader: _StoreReader, location: UrlLocation) -> _Target:
+    def _target_in(
+        self, prefix: str, reader: _StoreReader, location: UrlLocation
+    ) -> tuple[ObjectReader, str]:
         normalized = self._allow_list.normalized(prefix)
         if isinstance(reader, GivenReader):
-            return _Target(reader, key_below(normalized, location))
+            return reader, key_below(normalized, location)
         if is_web_reader(reader):
-            return _Target(reader, key_within(reader.server, normalized, location))
+            return reader, key_within(reader.server, normalized, location)
         place = local_place(reader.store, normalized, location)
         if place is None:
-            return _Target(reader, key_within(reader.store, normalized, location))
+            return reader, key_within(reader.store, normalized, location)
         directory = Directory(place.directory, self._directories, "authorised directory")
-        return _Target(FileReader(directory), place.key)
+        return FileReader(directory), place.key
 
     def _prefix(self, location: UrlLocation) -> str:
         prefix = self._allow_list.match(location)
@@ -346,8 +332,7 @@ class Sources:
         if reader is None:
             signed = bool(location.query)
             reader = self._opened(prefix, location) if signed else self._reader(prefix, location)
-        found = self._target_in(prefix, reader, location)
-        return found.reader, found.key
+        return self._target_in(prefix, reader, location)
 
     def _own(self, location: UrlLocation) -> tuple[ObjectReader, str] | None:
         """Return what reads a location below the hierarchy's own URL; None if it is not there."""

@@ -191,16 +191,6 @@ class DirectoryStore(CheckedStore):
         for file in await asyncio.to_thread(lambda: list(self._listed(prefix))):
             yield file.key
 
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names of keys and directories directly below a prefix."""
-        self._name(prefix)
-        if self._is_listed:
-            for name in await asyncio.to_thread(names_in, str(Path(self._directory.path, prefix))):
-                yield name
-            return
-        async for name in self._store.list_dir(prefix):
-            yield name
-
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the size of all values below a prefix, in bytes."""
         if not self._is_listed:
@@ -345,13 +335,4 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
         with os.scandir(directory) as entries:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []
-
-
-def names_in(directory: str) -> list[str]:
-    """Return the names of what is in a directory; nothing if there is none."""
-    try:
-        with os.scandir(directory) as entries:
-            return [entry.name for entry in entries]
-    except (FileNotFoundError, NotADirectoryError):
         return []
