@@ -93,14 +93,6 @@ def test_relative_spelling(index: tuple[int, ...], name: str, separator: str, ke
     assert parse_relative(key, len(index), name, separator) == index
 
 
-@pytest.mark.parametrize(("name", "separator"), [("v3", "/"), ("default", "-"), ("v2", "")])
-def test_unknown_encoding(name: str, separator: str) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        encode_relative((0,), name, separator)
-    with pytest.raises(ValueError, match="must be"):
-        parse_relative("0", 1, name, separator)
-
-
 @given(STORE_KEYS)
 def test_candidates_are_all_ancestors_once(key: str) -> None:
     candidates = list(owner_candidates(key))

@@ -99,8 +99,6 @@ def is_possible_path(name: str) -> bool:
 _MAX_COORDINATE = 2**53 - 1
 _MAX_DIGITS = len(str(_MAX_COORDINATE))
 _DIGITS_AND_SLASH = "0123456789/"
-_NAMES = ("default", "v2")
-_SEPARATORS = (".", "/")
 
 
 def format_canonical(index: Sequence[int]) -> str:
@@ -189,11 +187,6 @@ def encode_relative(index: Sequence[int], name: str, separator: str) -> str:
     str
         The key, without a leading slash.
 
-    Raises
-    ------
-    ValueError
-        If the encoding or the separator is unknown.
-
     Examples
     --------
     >>> encode_relative((0, 3), "default", "/")
@@ -203,8 +196,6 @@ def encode_relative(index: Sequence[int], name: str, separator: str) -> str:
     >>> encode_relative((), "default", "/")
     'c'
     """
-    if name not in _NAMES or separator not in _SEPARATORS:
-        raise _unknown(name, separator)
     if name == "default":
         return separator.join(("c", *map(str, index)))
     return separator.join(map(str, index)) or "0"
@@ -230,11 +221,6 @@ def parse_relative(key: str, ndim: int, name: str, separator: str) -> tuple[int,
         One number per dimension, each at most ``2**53 - 1``; None unless `key`
         is exactly what `encode_relative` returns for such an index.
 
-    Raises
-    ------
-    ValueError
-        If the encoding or the separator is unknown.
-
     Examples
     --------
     >>> parse_relative("c/0/3", 2, "default", "/")
@@ -244,8 +230,6 @@ def parse_relative(key: str, ndim: int, name: str, separator: str) -> tuple[int,
     >>> parse_relative("0.3", 2, "v2", "/") is None
     True
     """
-    if name not in _NAMES or separator not in _SEPARATORS:
-        raise _unknown(name, separator)
     if name == "v2":
         return _parse_joined(key, ndim, separator)
     if ndim == 0:
@@ -310,12 +294,6 @@ def likely_owner(key: str) -> str:
     if head == "c" or head.endswith("/c"):
         return head[:-1].rstrip("/")
     return key.rpartition("/")[0] if head == key else head
-
-
-def _unknown(name: str, separator: str) -> ValueError:
-    if name not in _NAMES:
-        return ValueError(f"the chunk key encoding must be 'default' or 'v2', not {name!r}")
-    return ValueError(f"the chunk key separator must be '.' or '/', not {separator!r}")
 
 
 def _parse_joined(text: str, ndim: int, separator: str) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ check conditions.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -189,17 +189,19 @@ class _ZarrStoreReader(Struct, frozen=True):
             self.directory.require(key)
         return quote(key) if self.quotes else key
 
-    async def _get(self, key: str, request: Any) -> Buffer:
-        name = self._name(key)
+    async def _answer[T](self, answer: Awaitable[T]) -> T:
         try:
-            found = await self.store.get(name, default_buffer_prototype(), request)
+            return await answer
         except Exception as error:  # of any store
             failure = _failure(error)
-        else:
-            if found is not None:
-                return found
-            failure = _failure(FileNotFoundError(key))
         raise failure
+
+    async def _get(self, key: str, request: Any) -> Buffer:
+        found = self.store.get(self._name(key), default_buffer_prototype(), request)
+        buffer = await self._answer(found)
+        if buffer is None:
+            raise _failure(FileNotFoundError(key))
+        return buffer
 
     async def read(
         self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
@@ -225,11 +227,7 @@ class _ZarrStoreReader(Struct, frozen=True):
         return view
 
     async def _size(self, key: str) -> int:
-        try:
-            return await self.store.getsize(self._name(key))
-        except Exception as error:  # of any store
-            failure = _failure(error)
-        raise failure
+        return await self._answer(self.store.getsize(self._name(key)))
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
         Conditions(version=version).require(etag=None, last_modified=None, version=None)
