@@ -10,7 +10,6 @@ from zarr_manifest.manifest.given_columns import NumberedPaths, references_from_
 from zarr_manifest.manifest.joining import JoinedReferences
 from zarr_manifest.manifest.keys import Grid, MemberRows, interpret_keys
 from zarr_manifest.manifest.manifest import Manifest, references_of
-from zarr_manifest.manifest.placing import all_have_size, are_same, in_pieces, placed
 from zarr_manifest.manifest.references import (
     EMPTY,
     INLINE,
@@ -41,15 +40,11 @@ __all__ = [
     "References",
     "Row",
     "TextColumns",
-    "all_have_size",
-    "are_same",
     "canonical_keys",
     "distinct_numbers",
     "entry_of",
-    "in_pieces",
     "interpret_keys",
     "interpret_manifest",
-    "placed",
     "references_from_columns",
     "references_of",
 ]

@@ -27,6 +27,7 @@ from zarr_manifest.conversion.concatenation.inputs import (
     is_held,
     open_inputs,
 )
+from zarr_manifest.conversion.concatenation.placed_references import are_same
 from zarr_manifest.conversion.concatenation.placing import (
     chunk_shape,
     documents_along,
@@ -35,7 +36,6 @@ from zarr_manifest.conversion.concatenation.placing import (
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
 from zarr_manifest.errors import Advice, LocationNotAllowedError, NotConvertibleError, Setting
 from zarr_manifest.locations import AllowList, Base, UrlLocation, resolver, suggest_prefixes
-from zarr_manifest.manifest import are_same
 from zarr_manifest.sources import Allow, access_by_prefix
 
 if TYPE_CHECKING:

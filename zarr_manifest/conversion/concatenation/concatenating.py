@@ -28,6 +28,7 @@ from zarr_manifest.conversion.concatenation.comparing import (
     require_order,
 )
 from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
+from zarr_manifest.conversion.concatenation.placed_references import are_same
 from zarr_manifest.conversion.concatenation.placing import Joint, fit
 from zarr_manifest.conversion.fitting import is_of_time, other_meaning
 from zarr_manifest.conversion.nodes import (
@@ -43,7 +44,7 @@ from zarr_manifest.conversion.nodes import (
 from zarr_manifest.conversion.target import write_hierarchy
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import Limits
-from zarr_manifest.manifest import Manifest, are_same, references_of
+from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Allow, access_by_prefix
 
 if TYPE_CHECKING:

@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zarr_manifest.conversion.concatenation.placed_references import (
+    all_have_size,
+    in_pieces,
+    placed,
+)
 from zarr_manifest.conversion.files import StoredParts
 from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
@@ -22,9 +27,6 @@ from zarr_manifest.manifest import (
     JoinedReferences,
     Manifest,
     References,
-    all_have_size,
-    in_pieces,
-    placed,
     references_of,
 )
 from zarr_manifest.showing import counted

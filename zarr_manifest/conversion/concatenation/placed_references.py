@@ -1,6 +1,6 @@
 """References at another place of another chunk grid: moved along a dimension, cut, or split.
 
-For concatenation. In columns, whatever their number. Pure.
+In columns, whatever their number. Pure.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from zarr_manifest.format import grid_indices, number_chunks
-from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
-from zarr_manifest.manifest.references import (
-    INLINE,
-    TO_THE_END,
-    Extras,
-    References,
-)
+from zarr_manifest.manifest import INLINE, TO_THE_END, ChunkNumbers, Extras, References
 
 # Members of conditions that tell two states of an object apart, whatever its time.
 _STATES = ("etag", "version", "size")
