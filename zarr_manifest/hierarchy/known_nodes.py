@@ -216,7 +216,8 @@ class KnownNodes(NodeTable):
         ManifestError
             As of :meth:`find_route`.
         """
-        array = self._known(likely_owner(key)).array
+        state = self._states.get(likely_owner(key))
+        array = None if state is None else state.array
         if type(array) is Native:
             return None
         if isinstance(array, ChunkManifestTransformer):

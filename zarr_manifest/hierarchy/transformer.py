@@ -49,7 +49,6 @@ from zarr_manifest.sources import (
     SourceRange,
     Sources,
     in_own_loop,
-    needs_size,
     slice_bounds,
     source_range,
 )
@@ -221,7 +220,7 @@ class ChunkManifestTransformer:
         """Return part of what an entry refers to, which may run to the end of its object."""
         offset, length, conditions = row.offset, row.length, row.conditions
         size: int | None = None
-        if needs_size(offset, length, request):
+        if length is None and offset and request.start < 0:  # the end of an open-ended entry
             size = await self._sources.size(location)
         span = source_range(offset, length, request, size=size, most=most)
         try:

@@ -165,8 +165,9 @@ def source_range(
     RangeOutOfBoundsError
         If `length` is None and the object has no bytes from `offset` on.
     ValueError
-        If the object's size is needed (see `needs_size`) but not given, or if
-        `offset` or `length` is negative.
+        If the object's size is needed but not given: for the last bytes of an entry that begins
+        inside the object and runs to its end. A suffix of the object could reach back before it.
+        Or if `offset` or `length` is negative.
 
     Examples
     --------
@@ -199,31 +200,6 @@ def source_range(
         return SourceRange(request.start, None, False, most)
     start, stop = slice_bounds(length, request)
     return SourceRange(offset + start, offset + stop, True, most)
-
-
-def needs_size(offset: int, length: int | None, request: SourceRange) -> bool:
-    """Whether `source_range` needs the size of the object.
-
-    Parameters
-    ----------
-    offset, length, request
-        As for `source_range`.
-
-    Returns
-    -------
-    bool
-        True for the last bytes of an entry that begins inside the object and
-        runs to its end: a suffix of the object could reach back before the entry.
-
-    Examples
-    --------
-    >>> last = SourceRange(-8, None, False)
-    >>> needs_size(100, None, last)
-    True
-    >>> needs_size(0, None, last) or needs_size(100, 50, last)
-    False
-    """
-    return length is None and offset > 0 and request.start < 0
 
 
 def out_of_bounds(span: SourceRange, size: int) -> RangeOutOfBoundsError:

@@ -254,21 +254,18 @@ class Directory(Struct, frozen=True):
         SourceError
             It is neither a file nor a directory.
         """
-        return self._open_below(key) or self._reach(key, _open_file)
-
-    def _open_below(self, key: str) -> OpenFile | None:
-        """Open a file that is behind no link; None if that needs a closer check."""
         if not HAS_OPENAT2 or not key or ".." in key:
-            return None
+            return self._reach(key, _open_file)
         try:
             directory = os.open(self.path, DIRECTORY_FLAGS)
         except OSError:
-            return None
+            return self._reach(key, _open_file)
         try:
             descriptor = open_below(directory, key, FILE_FLAGS)
         finally:
             os.close(directory)
-        return None if descriptor is None else regular_file(descriptor)
+        # Behind a link, it needs a closer check.
+        return self._reach(key, _open_file) if descriptor is None else regular_file(descriptor)
 
     def status(self, key: str) -> os.stat_result:
         """Return the status of what a key names, which need not be a regular file.
