@@ -13,11 +13,7 @@ from typing import Any, Protocol
 import google_crc32c
 from msgspec import Struct, field
 
-from zarr_manifest.errors import (
-    InvalidConfigurationError,
-    InvalidManifestError,
-    LimitExceededError,
-)
+from zarr_manifest.errors import InvalidConfigurationError, InvalidManifestError, LimitExceededError
 from zarr_manifest.format.limits import limit_exceeded
 
 

@@ -16,12 +16,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from zarr_manifest.errors import (
-    Advice,
-    InvalidConfigurationError,
-    LimitExceededError,
-    Setting,
-)
+from zarr_manifest.errors import Advice, InvalidConfigurationError, LimitExceededError, Setting
 from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS, is_declaration
 from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.keys import is_possible_path

@@ -18,13 +18,7 @@ from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArr
 from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
-from zarr_manifest.sources import (
-    Access,
-    Allow,
-    Sources,
-    access_by_prefix,
-    local_directories,
-)
+from zarr_manifest.sources import Access, Allow, Sources, access_by_prefix, local_directories
 from zarr_manifest.stores import (
     base_directory,
     can_list,

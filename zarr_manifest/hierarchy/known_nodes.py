@@ -16,11 +16,7 @@ from msgspec.structs import replace
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import (
-    LocationNotAllowedError,
-    ManifestError,
-    SourceAccessDeniedError,
-)
+from zarr_manifest.errors import LocationNotAllowedError, ManifestError, SourceAccessDeniedError
 from zarr_manifest.format import (
     METADATA_NAMES,
     ArrayMetadata,

@@ -14,13 +14,7 @@ from msgspec import Struct, field
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import LocationNotAllowedError
-from zarr_manifest.format import (
-    METADATA_NAMES,
-    ancestors,
-    join,
-    node_of_metadata,
-    owner_candidates,
-)
+from zarr_manifest.format import METADATA_NAMES, ancestors, join, node_of_metadata, owner_candidates
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading

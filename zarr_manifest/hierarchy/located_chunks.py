@@ -13,11 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field, structs
 
-from zarr_manifest.format import (
-    NO_CONDITIONS,
-    Conditions,
-    number_chunks,
-)
+from zarr_manifest.format import NO_CONDITIONS, Conditions, number_chunks
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,

@@ -16,12 +16,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from zarr_manifest.format import (
-    NO_CONDITIONS,
-    Conditions,
-    Partitions,
-    grid_index,
-)
+from zarr_manifest.format import NO_CONDITIONS, Conditions, Partitions, grid_index
 from zarr_manifest.manifest.chunk_numbers import BlockRows, ChunkNumbers, rows_of_blocks
 from zarr_manifest.manifest.encoding import encode_references
 from zarr_manifest.showing import counted, without_defaults

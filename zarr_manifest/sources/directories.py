@@ -29,12 +29,7 @@ from zarr_manifest.errors import (
     ShortReadError,
     SourceError,
 )
-from zarr_manifest.sources.openat2 import (
-    DIRECTORY_FLAGS,
-    FILE_FLAGS,
-    HAS_OPENAT2,
-    open_below,
-)
+from zarr_manifest.sources.openat2 import DIRECTORY_FLAGS, FILE_FLAGS, HAS_OPENAT2, open_below
 
 # Placeholder for the hierarchy's directory in messages.
 HIERARCHY = "hierarchy's directory"

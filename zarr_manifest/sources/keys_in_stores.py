@@ -16,12 +16,7 @@ from msgspec.structs import replace
 
 from zarr_manifest.errors import SourceError
 from zarr_manifest.locations import AllowList, UrlLocation
-from zarr_manifest.sources.access import (
-    Access,
-    cloud_of,
-    has_options,
-    open_storage,
-)
+from zarr_manifest.sources.access import Access, cloud_of, has_options, open_storage
 from zarr_manifest.sources.given_readers import is_range_reader
 from zarr_manifest.sources.web import WebServer
 

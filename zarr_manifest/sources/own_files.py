@@ -23,10 +23,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from zarr_manifest.errors import (
-    InvalidPathError,
-    LocationNotAllowedError,
-)
+from zarr_manifest.errors import InvalidPathError, LocationNotAllowedError
 from zarr_manifest.sources.directories import (
     LONGEST_PATH,
     NO_LINK,

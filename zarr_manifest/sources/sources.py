@@ -27,11 +27,7 @@ from zarr_manifest.locations import (
     suggest_prefixes,
 )
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.access import (
-    Access,
-    open_storage,
-    reader_of,
-)
+from zarr_manifest.sources.access import Access, open_storage, reader_of
 from zarr_manifest.sources.byte_ranges import SourceRange, known_size
 from zarr_manifest.sources.directories import Directory
 from zarr_manifest.sources.given_readers import GivenReader, is_range_reader, key_below

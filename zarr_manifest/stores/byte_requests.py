@@ -5,12 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from zarr.abc.store import (
-    ByteRequest,
-    OffsetByteRequest,
-    RangeByteRequest,
-    SuffixByteRequest,
-)
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
 from zarr_manifest.sources import WHOLE, SourceRange, slice_bounds
 

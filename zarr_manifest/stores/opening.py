@@ -23,12 +23,7 @@ from zarr_manifest.locations import (
     path_of_file_url,
     split_url,
 )
-from zarr_manifest.sources import (
-    Access,
-    NamedStores,
-    WebServer,
-    within_host,
-)
+from zarr_manifest.sources import Access, NamedStores, WebServer, within_host
 from zarr_manifest.stores.web_store import WebStore
 
 if TYPE_CHECKING:

@@ -14,11 +14,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.stores.relative_sources import (
-    store_errors,
-    store_failure,
-    store_name,
-)
+from zarr_manifest.stores.relative_sources import store_errors, store_failure, store_name
 from zarr_manifest.zarr_internals import StoreOnStore
 
 if TYPE_CHECKING:

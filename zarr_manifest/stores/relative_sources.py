@@ -44,12 +44,7 @@ from zarr_manifest.sources import (
     reader_of,
 )
 from zarr_manifest.stores.byte_requests import zarr_request
-from zarr_manifest.stores.places import (
-    directory_of,
-    hierarchy_url,
-    is_fsspec_on_web,
-    store_urls,
-)
+from zarr_manifest.stores.places import directory_of, hierarchy_url, is_fsspec_on_web, store_urls
 from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import StoreOnStore, wrapped_store
 

@@ -18,11 +18,7 @@ from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
-from zarr_manifest.errors import (
-    ManifestError,
-    SourceAccessDeniedError,
-    SourceError,
-)
+from zarr_manifest.errors import ManifestError, SourceAccessDeniedError, SourceError
 from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.sources import Directory
 from zarr_manifest.sources import link_outside as outside

@@ -11,21 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import (
-    ManifestError,
-    ReadOnlyError,
-    SourceError,
-    SourceNotFoundError,
-)
+from zarr_manifest.errors import ManifestError, ReadOnlyError, SourceError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import redact
-from zarr_manifest.sources import (
-    Access,
-    Sources,
-    WebServer,
-    known_size,
-    web_reader_of,
-)
+from zarr_manifest.sources import Access, Sources, WebServer, known_size, web_reader_of
 from zarr_manifest.stores.byte_requests import requested_range
 from zarr_manifest.zarr_internals import values_one_by_one
 

@@ -13,11 +13,7 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-from zarr_manifest.errors import (
-    ManifestError,
-    SourceAccessDeniedError,
-    SourceError,
-)
+from zarr_manifest.errors import ManifestError, SourceAccessDeniedError, SourceError
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import without_secrets
 from zarr_manifest.sources.access import GIVE_CREDENTIALS

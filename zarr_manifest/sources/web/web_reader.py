@@ -20,12 +20,7 @@ import urllib3
 from msgspec import Struct
 from urllib3.exceptions import HTTPError, IncompleteRead
 
-from zarr_manifest.errors import (
-    Advice,
-    ManifestError,
-    Setting,
-    SourceError,
-)
+from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.access import DEFAULT_RETRIES, DEFAULT_TIMEOUTS, asking_for_identity
 from zarr_manifest.sources.byte_ranges import (
@@ -46,12 +41,7 @@ from zarr_manifest.sources.web.answers import (
     request_headers,
     understand,
 )
-from zarr_manifest.sources.web.connections import (
-    Transfer,
-    Trust,
-    in_request_thread,
-    request,
-)
+from zarr_manifest.sources.web.connections import Transfer, Trust, in_request_thread, request
 from zarr_manifest.sources.web.server import WebServer
 
 if TYPE_CHECKING:
