@@ -29,19 +29,6 @@ def unknown_members_ignored() -> None:
     replace(manifest_document, "_is_understood", lambda _: lambda _name: True)
 
 
-@broken_in("entries/member-of-a-later-version")
-def misspelt_members_of_annotated_entries_ignored() -> None:
-    """Look for unknown members only where there are no annotations."""
-
-    def make(unknown: Any) -> Any:
-        def changed(names: Any) -> Any:
-            return None if any(":" in n or n[:1] == "_" for n in names) else unknown(names)
-
-        return changed
-
-    replace(manifest_document, "_unknown_member", make)
-
-
 @broken_in("entries/last-modified-with-a-space")
 def times_left_to_the_library() -> None:
     """Take every time that Python's library reads."""
