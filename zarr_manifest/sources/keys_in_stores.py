@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from zarr_manifest.errors import SourceError
@@ -122,19 +120,13 @@ def key_within(store: ObjectStore | WebServer, prefix: UrlLocation, location: Ur
     return location.path[len(root) :].removeprefix("/")
 
 
-class LocalPlace(Struct, frozen=True):
-    """A file: the directory that it may lie in, and its path there."""
-
-    directory: str
-    key: str
-
-
 def local_place(
     store: ObjectStore, prefix: UrlLocation, location: UrlLocation
-) -> LocalPlace | None:
-    """Return the file for an authorised location in a store; None if the store keeps no files.
+) -> tuple[str, str] | None:
+    """Return the directory that an authorised location may lie in, and its path there.
 
-    The directory is that of the prefix, or the root of a store that is rooted elsewhere.
+    None if the store keeps no files. The directory is that of the prefix, or the root of a store
+    that is rooted elsewhere.
 
     Raises
     ------
@@ -147,20 +139,20 @@ def local_place(
     >>> prefix = UrlLocation("file", "", "data")
     >>> location = UrlLocation("file", "", "data/f.nc")
     >>> local_place(obstore.store.LocalStore("/"), prefix, location)
-    LocalPlace(directory='/data', key='f.nc')
+    ('/data', 'f.nc')
     """
     from obstore.store import LocalStore
 
     if not isinstance(store, LocalStore):
         return None
     if _holds(store, prefix):
-        return LocalPlace(f"/{prefix.path}", location.path[len(prefix.path) :].strip("/"))
+        return f"/{prefix.path}", location.path[len(prefix.path) :].strip("/")
     if prefix.scheme == "file":
         # By its real path, as that of the store's root.
         real = os.path.realpath(f"/{prefix.path}").strip("/")
         inside = location.path[len(prefix.path) :]
         prefix, location = (replace(prefix, path=path) for path in (real, f"{real}{inside}"))
-    return LocalPlace(str(store.prefix or "/"), key_within(store, prefix, location))
+    return str(store.prefix or "/"), key_within(store, prefix, location)
 
 
 def local_directories(allow: Mapping[str, Access]) -> tuple[str, ...]:
@@ -218,35 +210,31 @@ def _is_below(path: str, root: str) -> bool:
 
 def _root_path(store: ObjectStore | WebServer, place: UrlLocation) -> str | None:
     """Return a store's root in the bucket, host or file system of `place`; None if elsewhere."""
-    if isinstance(store, WebServer):
-        parts = urlsplit(store.url)
-        same_host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" == place.origin
-        return unquote(parts.path).strip("/") if same_host else None
-    from obstore.store import HTTPStore, LocalStore, MemoryStore
+    if not isinstance(store, WebServer):
+        from obstore.store import LocalStore
 
-    if isinstance(store, HTTPStore):
-        return _root_path(WebServer.of(store), place)
-    if isinstance(store, MemoryStore):
-        return None
-    if isinstance(store, LocalStore):
-        return os.path.realpath(store.prefix or "/").strip("/") if place.scheme == "file" else None
-    cloud = cloud_of(store)
-    if cloud is None:
-        return None
-    config: Mapping[str, Any] = dict(store.config)
-    same_bucket = config.get(cloud.bucket) == place.authority.partition("@")[0]
-    return str(store.prefix or "").strip("/") if same_bucket else None
+        if isinstance(store, LocalStore):
+            real = os.path.realpath(store.prefix or "/").strip("/")
+            return real if place.scheme == "file" else None
+    container = place.authority.partition("@")[0]
+    for root in urls_of(store):
+        if root.origin == place.origin or (not root.is_on_web and root.authority == container):
+            return root.path
+    return None
 
 
-def urls_of(store: ObjectStore) -> list[UrlLocation]:
+def urls_of(store: ObjectStore | WebServer) -> list[UrlLocation]:
     """Return the URLs of the root of a store that keeps no files; nothing if it has none.
 
     Buckets of the same name are assumed to be the same, whatever their server.
     """
-    from obstore.store import HTTPStore
+    if not isinstance(store, WebServer):
+        from obstore.store import HTTPStore
 
-    if isinstance(store, HTTPStore):
-        root = WebServer.of(store).directory
+        if isinstance(store, HTTPStore):
+            store = WebServer.of(store)
+    if isinstance(store, WebServer):
+        root = store.directory
         return [] if root is None else [root]
     cloud = cloud_of(store)
     if cloud is None:

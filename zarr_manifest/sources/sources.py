@@ -259,8 +259,8 @@ class Sources:
         place = local_place(reader.store, normalized, location)
         if place is None:
             return reader, key_within(reader.store, normalized, location)
-        directory = Directory(place.directory, self._directories, "authorised directory")
-        return FileReader(directory), place.key
+        directory, key = place
+        return FileReader(Directory(directory, self._directories, "authorised directory")), key
 
     def _prefix(self, location: UrlLocation) -> str:
         prefix = self._allow_list.match(location)
