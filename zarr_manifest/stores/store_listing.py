@@ -54,22 +54,6 @@ class Listing(Struct, frozen=True):
             self.nodes.append(key)
 
 
-async def list_keys(store: Store, prefix: str = "") -> list[str]:
-    """Return the keys that begin with a prefix, which is empty or ends with a slash.
-
-    Raises
-    ------
-    SourceAccessDeniedError
-        There is no permission to list a directory.
-    SourceError
-        The store failed.
-    """
-    root = listed_directory(store)
-    if root is not None:
-        return (await asyncio.to_thread(_directory, root, prefix, None)).keys
-    return await _stored_keys(store, prefix)
-
-
 async def list_inside(store: Store, prefix: str = "", directories: tuple[str, ...] = ()) -> Listing:
     """List the keys that begin with a prefix; do not follow links that lead out of the store.
 
@@ -80,12 +64,14 @@ async def list_inside(store: Store, prefix: str = "", directories: tuple[str, ..
     prefix : str
         Empty, or ends with a slash.
     directories : tuple of str
-        Where links may lead besides: what the reader authorised.
+        Where links may lead besides: what the reader authorised; ``("/",)`` for anywhere.
 
     Raises
     ------
-    SourceAccessDeniedError, SourceError
-        As of :func:`list_keys`.
+    SourceAccessDeniedError
+        There is no permission to list a directory.
+    SourceError
+        The store failed.
     """
     place = directory_of(store)
     if place is None:
@@ -160,11 +146,11 @@ def sorted_out(keys: Iterable[str], within: Directory) -> Listing:
     return found
 
 
-def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool = True) -> Listing:
+def _directory(root: str, prefix: str, within: Directory, *, deep: bool = True) -> Listing:
     """List a directory, and do not follow links that lead out of another."""
     found = Listing([], [], [])
     directory = str(Path(root, prefix))
-    if within is not None and within.real_path(prefix) is None:
+    if within.real_path(prefix) is None:
         found.add_link(prefix.rstrip("/"), directory)
         return found
     if not Path(directory).is_dir():
@@ -172,7 +158,7 @@ def _directory(root: str, prefix: str, within: Directory | None, *, deep: bool =
     try:
         if deep:
             _add_files(found, directory, prefix, within, ())
-        elif within is not None:
+        else:
             _add_documents(found, directory, prefix, within)
     except PermissionError as error:
         raise SourceAccessDeniedError(
@@ -189,14 +175,14 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 
 
 def _add_files(
-    found: Listing, directory: str, prefix: str, within: Directory | None, above: tuple[str, ...]
+    found: Listing, directory: str, prefix: str, within: Directory, above: tuple[str, ...]
 ) -> None:
     real = os.path.realpath(directory)
     if real in above:
         return  # a link to a directory that contains it
     for entry in _entries(directory):
         key = f"{prefix}{entry.name}"
-        if entry.is_symlink() and within and within.real_path(entry.path) is None:
+        if entry.is_symlink() and within.real_path(entry.path) is None:
             found.add_link(key, entry.path)
         elif _is_directory(entry):
             _add_files(found, entry.path, f"{key}/", within, (*above, real))

@@ -32,7 +32,7 @@ from zarr_manifest.hierarchy import no_hierarchy, open_for_reading
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
 from zarr_manifest.sources import Allow, access_by_prefix, in_order
-from zarr_manifest.stores import can_list, list_keys, not_listable, open_hierarchy, store_urls
+from zarr_manifest.stores import can_list, list_inside, not_listable, open_hierarchy, store_urls
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def read_zarr2(
             remedy="Open it through another protocol, such as s3, or copy it.",
         )
     prefix = _prefix(location, store, url)
-    keys = [key for key in sync(list_keys(store)) if not key.endswith("/")]
+    listing = sync(list_inside(store, directories=("/",)))  # the reader has named it
+    keys = [key for key in listing.keys if not key.endswith("/")]
     documents = sync(_documents(store, keys))
     if not any(key.endswith((".zarray", ".zgroup")) for key in documents):
         if any(documents):
