@@ -17,6 +17,7 @@ from msgspec import Struct
 from zarr_manifest.errors import SourceAccessDeniedError, SourceError
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in, missing_object
+from zarr_manifest.sources.concurrency import in_decoding_thread
 from zarr_manifest.sources.directories import Directory, OpenFile, directory_found, require_regular
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class FileReader(Struct, frozen=True):
         self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
     ) -> memoryview:
         """Return the bytes of a range of a file."""
-        return await asyncio.to_thread(self._read, key, span, conditions)
+        # In few threads: each that has read a large file keeps as much memory for the next.
+        return await in_decoding_thread(self._read, key, span, conditions)
 
     def _read(self, key: str, span: SourceRange, conditions: Conditions) -> memoryview:
         # Not with `opened`, which takes longer than to read a small chunk.
