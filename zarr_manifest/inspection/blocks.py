@@ -6,23 +6,34 @@ can be sent to another process. Planned in the same way, it has the same key.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zarr_manifest.format import (
     NO_CONDITIONS,
     ChunkGrid,
     Limits,
+    document_checksum,
+    dump_node,
+    element_size,
     format_canonical,
     grid_index,
     grid_indices,
 )
-from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, locate_in
+from zarr_manifest.hierarchy import (
+    ChunkKeyEncoding,
+    DeclaredArray,
+    LoadedManifest,
+    Node,
+    locate_in,
+)
 from zarr_manifest.inspection.sampling import Sample
 from zarr_manifest.locations import StoreLocation
 from zarr_manifest.manifest import TO_THE_END
@@ -126,6 +137,70 @@ class ChunkBlock(Struct, frozen=True):
         return format_canonical(self.index(position))
 
 
+class NativeArray(Struct, frozen=True):
+    """A native array, of any version of Zarr.
+
+    Parameters
+    ----------
+    node : Node
+        Its path, and what its metadata say of chunks, as of Zarr v3.
+    metadata : mapping
+        Its metadata.
+    grid : ChunkGrid
+        Its chunks.
+    decoded_size : int
+        Of one chunk, in bytes; 0 if it varies.
+    """
+
+    node: Node
+    metadata: Mapping[str, Any]
+    grid: ChunkGrid
+    decoded_size: int
+
+    @classmethod
+    def of(cls, node: Node) -> NativeArray | None:
+        """Return the array at a node; None if its chunk grid is unknown."""
+        described = structs.replace(node, metadata=_as_v3(node.metadata)) if node.is_v2 else node
+        grid = ChunkGrid.from_metadata(described.metadata)
+        if grid is None:
+            return None
+        size = element_size(described.metadata) if math.prod(grid.counts) else 0
+        size = size and size * grid.elements((0,) * len(grid.counts))
+        return cls(described, node.metadata, grid, size)
+
+    @property
+    def stated_bytes(self) -> int:
+        """Number of bytes of all chunks, decoded."""
+        return math.prod(self.grid.counts) * self.decoded_size
+
+    def chunks(self, most: int) -> Iterator[tuple[npt.NDArray[np.int64], list[str]]]:
+        """Yield numbers and keys of all chunks of the grid, so many at a time."""
+        shape, total = tuple(self.grid.counts), math.prod(self.grid.counts)
+        encoding = ChunkKeyEncoding(self.node.metadata, len(shape))
+        below = f"{self.node.path}/" if self.node.path else ""
+        for first in range(0, total, most):
+            numbers = np.arange(first, min(first + most, total))
+            indices = grid_indices(shape, numbers)
+            yield numbers, [f"{below}{encoding.encode(tuple(each))}" for each in indices.tolist()]
+
+
+def _as_v3(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the metadata of a Zarr v2 array say of its chunks."""
+    stated: Any = metadata.get("dtype")
+    sized = re.fullmatch(r"[<>|]([a-zA-Z])([0-9]{1,9})(\[\w+\])?", str(stated))
+    length = int(sized[2]) * (4 if sized[1] == "U" else 1) if sized else 0
+    separator = metadata.get("dimension_separator") or "."
+    return {
+        "shape": metadata.get("shape"),
+        "data_type": {"name": str(stated), "configuration": {"length_bytes": length}},
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": metadata.get("chunks")},
+        },
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": separator}},
+    }
+
+
 def manifest_blocks(
     array: DeclaredArray, loaded: LoadedManifest, checksum: str, asked: Asked, limits: Limits
 ) -> Iterator[ChunkBlock]:
@@ -185,14 +260,9 @@ def manifest_blocks(
 
 
 def native_blocks(
-    path: str,
-    metadata: Mapping[str, Any],
-    grid: ChunkGrid,
+    array: NativeArray,
     numbers: npt.NDArray[np.int64],
     keys: Sequence[str],
-    *,
-    checksum: str,
-    decoded_size: int,
     asked: Asked,
     limits: Limits,
 ) -> Iterator[ChunkBlock]:
@@ -200,25 +270,18 @@ def native_blocks(
 
     Parameters
     ----------
-    path : str
-        Path of the array.
-    metadata : mapping
-        Its metadata.
-    grid : ChunkGrid
-        Its chunks.
+    array : NativeArray
+        The array.
     numbers : ndarray of int64
         C-order numbers of chunks, sorted.
     keys : sequence of str
         Where they are in the hierarchy's own store.
-    checksum : str
-        Of the metadata.
-    decoded_size : int
-        Of one chunk, in bytes.
     asked, limits
         As for :func:`manifest_blocks`.
     """
+    path, checksum = array.node.path, document_checksum(dump_node(dict(array.metadata)))
     wanted = asked.chosen(path, numbers)
-    for first, last in _cuts(np.where(wanted, decoded_size, 0)):
+    for first, last in _cuts(np.where(wanted, array.decoded_size, 0)):
         count = last - first
         objects = [SourceObject(StoreLocation(key), NO_CONDITIONS) for key in keys[first:last]]
         ranges = ManyRanges(
@@ -227,7 +290,7 @@ def native_blocks(
         yield ChunkBlock(
             path,
             _key(path, checksum, numbers[first:last], asked),
-            tuple(grid.counts),
+            tuple(array.grid.counts),
             numbers[first:last],
             np.arange(count),
             ranges,
@@ -235,9 +298,9 @@ def native_blocks(
             {},
             wanted[first:last],
             0,
-            4 * decoded_size + limits.chunk_bytes,
+            4 * array.decoded_size + limits.chunk_bytes,
             True,
-            metadata if asked.decode else None,
+            array.metadata if asked.decode else None,
         )
 
 

@@ -23,7 +23,7 @@ class ChunkDecoding:
     Parameters
     ----------
     metadata : dict
-        Of the array, with its declaration or without.
+        Of the array: of Zarr v3, with its declaration or without, or of Zarr v2.
 
     Examples
     --------
@@ -34,16 +34,20 @@ class ChunkDecoding:
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
-        plain = ArrayMetadata("", dict(metadata)).undeclared
         self._buffer: Callable[[bytes], Any] = default_buffer_prototype().buffer.from_bytes
-        self._stored: dict[str, Any] = {"zarr.json": self._buffer(dump_node(plain))}
-        grid = ChunkGrid.from_metadata(plain)
-        assert grid is not None  # its chunks are known
-        self._grid = grid
+        is_v2 = metadata.get("zarr_format") == 2
+        plain = dict(metadata) if is_v2 else ArrayMetadata("", dict(metadata)).undeclared
+        name = ".zarray" if is_v2 else "zarr.json"
+        self._stored: dict[str, Any] = {name: self._buffer(dump_node(plain))}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnstableSpecificationWarning)
             store = MemoryStore(self._stored)
-            self._array = _untyped_zarr.open_array(store, mode="r", zarr_format=3)
+            version = 2 if is_v2 else 3
+            self._array = _untyped_zarr.open_array(store, mode="r", zarr_format=version)
+        chunks = ChunkGrid(self._array.shape, self._array.chunks, None) if is_v2 else None
+        grid = chunks or ChunkGrid.from_metadata(plain)
+        assert grid is not None  # its chunks are known
+        self._grid = grid
 
     def failure(self, index: tuple[int, ...], body: bytes | memoryview) -> str | None:
         """Return why a chunk cannot be decoded to its size; None if it can.

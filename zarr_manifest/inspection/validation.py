@@ -203,15 +203,17 @@ class Validator:
     hierarchy: InspectedHierarchy
     declared: list[DeclaredDocuments] = field(default_factory=list[DeclaredDocuments])
 
-    async def nodes(self, arrays: list[str] | None) -> list[Node]:
-        """Return the nodes to check: all, or those at some paths.
+    async def nodes(self, arrays: list[str] | None, *, of_any_version: bool = False) -> list[Node]:
+        """Return the nodes to check: all, or those at some paths, of Zarr v3 or of any version.
 
         Raises
         ------
         SourceNotFoundError
             There is no hierarchy, or no array at one of the paths.
         """
-        return await (self._every_node() if arrays is None else self._named(arrays))
+        if arrays is None:
+            return await self._every_node()
+        return await self._named(arrays, of_any_version=of_any_version)
 
     async def declarations(self, found: Iterable[Node]) -> AsyncIterator[Problem]:
         """Yield what is wrong with nodes, apart from the documents that they declare."""
@@ -242,11 +244,11 @@ class Validator:
         store, directories = self.hierarchy.store, self.hierarchy.directories
         return await read_nodes(store, paths, directories, as_stored=as_stored)
 
-    async def _named(self, arrays: Iterable[str]) -> list[Node]:
+    async def _named(self, arrays: Iterable[str], *, of_any_version: bool) -> list[Node]:
         paths = [path.strip("/") for path in arrays]
         found = await self._read(paths)
         for path in paths:
-            if path not in found or found[path].is_v2:
+            if path not in found or (found[path].is_v2 and not of_any_version):
                 kind = "Zarr v3 array" if path in found else "array"
                 raise no_hierarchy(
                     self.hierarchy.store,

@@ -6,7 +6,6 @@ and the bytes of chunks. This process plans the blocks of chunks while others ch
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import os
@@ -33,19 +32,15 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError
 from zarr_manifest.format import (
-    ChunkGrid,
     Limits,
-    document_checksum,
-    dump_node,
-    element_size,
-    grid_indices,
     number_chunks,
 )
-from zarr_manifest.hierarchy import ChunkKeyEncoding, InspectedHierarchy, LoadedManifest, Node
+from zarr_manifest.hierarchy import InspectedHierarchy, LoadedManifest
 from zarr_manifest.inspection.blocks import (
     MOST_CHUNKS,
     Asked,
     ChunkBlock,
+    NativeArray,
     manifest_blocks,
     native_blocks,
 )
@@ -209,7 +204,7 @@ class _Run:
     report: Report
     show: Progress | None
     declared: list[DeclaredDocuments] = field(default_factory=list[DeclaredDocuments])
-    native: list[tuple[Node, ChunkGrid]] = field(default_factory=list[tuple[Node, ChunkGrid]])
+    native: list[NativeArray] = field(default_factory=list[NativeArray])
     unknown: list[str] = field(default_factory=list[str])
     total: int = 0
     done: int = 0
@@ -217,19 +212,19 @@ class _Run:
     def find_nodes(self, arrays: list[str] | None) -> None:
         """Find what is to be checked, and report what is wrong with it."""
         validator = Validator(self.hierarchy)
-        nodes = sync(validator.nodes(arrays))
+        nodes = sync(validator.nodes(arrays, of_any_version=True))
         for problem in sync(_collected(validator.declarations(nodes))):
             self._find(problem)
         self.declared = validator.declared
         for node in nodes:
             if node.kind != "array" or (node.array is not None and node.array.declaration):
                 continue
-            grid = None if node.is_v2 else ChunkGrid.from_metadata(node.metadata)
-            if grid is None:
+            array = NativeArray.of(node)
+            if array is None:
                 self.unknown.append(node.path)
             else:
-                self.native.append((node, grid))
-        grids = [grid for _, grid in self.native]
+                self.native.append(array)
+        grids = [each.grid for each in self.native]
         grids += [each.array.chunk_grid for each in self.declared]
         self.total = sum(math.prod(grid.counts) for grid in grids)
         self.report.arrays = len(grids)
@@ -254,9 +249,7 @@ class _Run:
         stated = sum(
             each.loaded.manifest.stated_bytes for each in documents if each.loaded is not None
         )
-        return stated + sum(
-            math.prod(grid.counts) * _decoded_size(node, grid) for node, grid in self.native
-        )
+        return stated + sum(each.stated_bytes for each in self.native)
 
     # Checking -------------------------------------------------------------------
 
@@ -316,9 +309,9 @@ class _Run:
                     for block in self._manifest_blocks(declared, is_again=is_again):
                         if self.state.is_to_be_repeated(block.key) == is_again:
                             yield block
-            for node, grid in self.native:
-                if not is_again or self.state.repeats(f"{node.path} "):
-                    for block in self._native_blocks(node, grid, is_again=is_again):
+            for array in self.native:
+                if not is_again or self.state.repeats(f"{array.node.path} "):
+                    for block in self._native_blocks(array, is_again=is_again):
                         if self.state.is_to_be_repeated(block.key) == is_again:
                             yield block
 
@@ -362,46 +355,28 @@ class _Run:
         counts: dict[str, dict[State, int]] = {"unauthorised": {"unchecked": count}}
         self._add(BlockResult("", path, len(loaded.manifest), counts=counts, findings=[finding]))
 
-    def _native_blocks(
-        self, node: Node, grid: ChunkGrid, *, is_again: bool
-    ) -> Iterator[ChunkBlock]:
-        checksum = document_checksum(dump_node(node.metadata))
-        plan = functools.partial(
-            native_blocks,
-            node.path,
-            node.metadata,
-            grid,
-            checksum=checksum,
-            decoded_size=_decoded_size(node, grid),
-            asked=self.asked,
-            limits=self.hierarchy.limits,
-        )
+    def _native_blocks(self, array: NativeArray, *, is_again: bool) -> Iterator[ChunkBlock]:
         try:
-            for numbers, keys in self._native_chunks(node, grid):
-                yield from plan(numbers, keys)
+            for numbers, keys in self._native_chunks(array):
+                yield from native_blocks(array, numbers, keys, self.asked, self.hierarchy.limits)
         except ManifestError as error:
             if not is_again:
-                state = STATE_OF_CODE.get(error.code, "unchecked")
-                self.report.find(Finding(node.path, state, error.code, error.message, "native"))
+                path, state = array.node.path, STATE_OF_CODE.get(error.code, "unchecked")
+                self.report.find(Finding(path, state, error.code, error.message, "native"))
 
     def _native_chunks(
-        self, node: Node, grid: ChunkGrid
+        self, array: NativeArray
     ) -> Iterator[tuple[npt.NDArray[np.int64], list[str]]]:
         """Yield numbers and keys of the chunks that may exist."""
-        total, shape = math.prod(grid.counts), tuple(grid.counts)
-        if total > self.hierarchy.limits.entries:
-            found = sync(self.hierarchy.native_chunks(node, grid))
-            indices = np.array(list(found), np.int64).reshape(len(found), len(shape))
-            numbers, keys = number_chunks(indices, shape), list(found.values())
-            order = np.argsort(numbers)
-            yield numbers[order], [keys[n] for n in order.tolist()]
+        shape = tuple(array.grid.counts)
+        if math.prod(shape) <= self.hierarchy.limits.entries:
+            yield from array.chunks(MOST_CHUNKS)
             return
-        encoding = ChunkKeyEncoding(node.metadata, len(shape))
-        below = f"{node.path}/" if node.path else ""
-        for first in range(0, total, MOST_CHUNKS):
-            numbers = np.arange(first, min(first + MOST_CHUNKS, total))
-            indices = grid_indices(shape, numbers)
-            yield numbers, [f"{below}{encoding.encode(tuple(each))}" for each in indices.tolist()]
+        found = sync(self.hierarchy.native_chunks(array.node, array.grid))
+        indices = np.array(list(found), np.int64).reshape(len(found), len(shape))
+        numbers, keys = number_chunks(indices, shape), list(found.values())
+        order = np.argsort(numbers)
+        yield numbers[order], [keys[n] for n in order.tolist()]
 
     # Reporting ------------------------------------------------------------------
 
@@ -437,14 +412,7 @@ class _Run:
             )
         if self.unknown:
             names = ", ".join(f"/{path}" for path in shortened(self.unknown))
-            yield f"arrays of Zarr v2, or with an unknown chunk grid: {names}"
-
-
-def _decoded_size(node: Node, grid: ChunkGrid) -> int:
-    """Return the size of the first chunk of a native array, decoded, in bytes."""
-    if not math.prod(grid.counts):
-        return 0
-    return grid.elements((0,) * len(grid.counts)) * element_size(node.metadata)
+            yield f"arrays with an unknown chunk grid: {names}"
 
 
 async def _collected[T](items: AsyncIterator[T]) -> list[T]:
