@@ -5,17 +5,17 @@ Manifests are loaded, and files are in the page cache, before the time is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import cases
-from benchmarks.cases import CPU_SECONDS, PEAK, SECONDS, Case, Group, Task
+from benchmarks.cases import CPU_SECONDS, PEAK, SECONDS, Case, Group, Quantity, Task
 from benchmarks.chunks import check, write_chunks
 from benchmarks.effort import Effort
-from benchmarks.measuring import Measured, measure, repeat
+from benchmarks.measuring import Measured, least, measure, repeat
 from benchmarks.participants import PARTICIPANTS, write_all
 from benchmarks.references import References, first_chunk
 from benchmarks.rows import dask_reads
@@ -58,6 +58,18 @@ def group(effort: Effort) -> Group:
                 dask_reads.REQUIRES,
             ),
             Case("R2", f"R2 read {cells['R2']}", read, partial(_read, "R2"), every),
+            Case(
+                "R2 beyond",
+                "R2 each chunk, beyond zarr with a pipeline that does nothing",
+                (
+                    Quantity("wall", "µs", 1e6),
+                    Quantity("cpu", "CPU µs", 1e6),
+                    Quantity("indexing", "µs, that pipeline", 1e6),
+                ),
+                _read_beyond_indexing,
+                (cases.US,),
+                dict.fromkeys(every[1:], "is compared as a whole, in the row above"),
+            ),
             Case("R3", f"R3 read {cells['R3']}, zstd", read, partial(_read, "R3"), every),
             Case(
                 "R6",
@@ -99,6 +111,36 @@ def _read(name: str, task: Task) -> Measured:
     if task.column != cases.FLOOR:
         check(references, array[:])
     return repeat(lambda: array[:], task.effort.rounds())
+
+
+class _Nothing:
+    """A codec pipeline that reads nothing: what is left is zarr's own indexing."""
+
+    def __init__(self, usual: Any) -> None:
+        self._usual = usual
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._usual, name)
+
+    async def read(self, batch: Iterable[Any], *_: Any, **__: Any) -> list[dict[str, str]]:
+        return [{"status": "present"} for _ in batch]
+
+
+def _read_beyond_indexing(task: Task) -> Measured:
+    """Read with a pipeline that does nothing and with ours, in turn."""
+    participant = PARTICIPANTS[task.column]
+    participant.configure()
+    array, indexed = (participant.open(task.directory / "R2") for _ in range(2))
+    opened: Any = indexed.async_array
+    object.__setattr__(opened, "codec_pipeline", _Nothing(opened.codec_pipeline))
+    array[:], indexed[:]
+    with_it, without = [], []
+    for _ in task.effort.rounds():
+        without.append(measure(lambda: indexed[:]))
+        with_it.append(measure(lambda: array[:]))
+    ours, indexing, chunks = least(with_it), least(without), array.shape[0]
+    beyond = {name: (ours[name] - indexing[name]) / chunks for name in ("wall", "cpu")}
+    return {**beyond, "indexing": indexing["wall"] / chunks}
 
 
 def _read_beyond(task: Task) -> Measured:

@@ -54,10 +54,14 @@ def is_numpy_memory(out: Any) -> bool:
     return type(memory) in (np.ndarray, np.memmap)
 
 
+type AnyRequest = tuple[Any, Any, Any, Any, Any]
+"""A :class:`ChunkRequest`, or a tuple as zarr makes it: naming its members takes half a µs."""
+
+
 class _Requests(Protocol):
     """The requests of a selection, by their positions."""
 
-    def __getitem__(self, position: int, /) -> ChunkRequest: ...
+    def __getitem__(self, position: int, /) -> AnyRequest: ...
 
 
 class UndecodableChunkError(Exception):
@@ -74,7 +78,7 @@ class Delivery(Struct):
 
     Parameters
     ----------
-    requests : sequence of ChunkRequest
+    requests : sequence of AnyRequest
         The selection.
     values : ndarray
         The output; unused if zarr has to decode.
@@ -127,29 +131,31 @@ class Delivery(Struct):
             view = self.whole_chunk(request)
             if view is not None and decoder.decode_into(body, view):
                 return
-            selected = _selected(decoder.decode(body, request.spec), request.chunk_selection)
+            _, spec, chunk_selection, out_selection, _ = request
+            selected = _selected(decoder.decode(body, spec), chunk_selection)
         except UndecodableError as error:
             raise UndecodableChunkError(position, body) from error
         if self.drop_axes:
             kept = (n for i, n in enumerate(selected.shape) if i not in self.drop_axes)
             selected = selected.reshape(tuple(kept))
-        self.values[request.out_selection] = selected
+        self.values[out_selection] = selected
 
-    def whole_chunk(self, request: ChunkRequest) -> memoryview | None:
+    def whole_chunk(self, request: AnyRequest) -> memoryview | None:
         """Return the memory that a chunk fills; None if it fills none as it is."""
         if self._bytes is None:
             return None
-        for part in () if request.is_complete else request.chunk_selection:
+        _, spec, chunk_selection, out_selection, is_complete = request
+        for part in () if is_complete else chunk_selection:
             if type(part) is not slice:
                 return None
-        for part in request.out_selection:
+        for part in out_selection:
             if type(part) is not slice:
                 return None
-        view = self._bytes[request.out_selection]
-        whole = math.prod(request.spec.shape) * self._itemsize
-        if view.size != whole or not whole or not view.flags.c_contiguous:
+        view = self._bytes[out_selection].data
+        whole = math.prod(spec.shape) * self._itemsize
+        if view.nbytes != whole or not whole or not view.c_contiguous:
             return None
-        return memoryview(view).cast("B")
+        return view.cast("B")
 
 
 def _selected(decoded: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
@@ -206,7 +212,7 @@ class WantedChunks:
         The array.
     indices : ndarray of int64
         Grid indices of the chunks.
-    requests : sequence of ChunkRequest
+    requests : sequence of AnyRequest
         What is wanted of them.
     out : NDBuffer
         The output.
@@ -221,7 +227,7 @@ class WantedChunks:
         store: ManifestStore,
         array: ChunkManifestTransformer,
         indices: npt.NDArray[np.int64],
-        requests: Sequence[ChunkRequest],
+        requests: Sequence[AnyRequest],
         out: Any,
         drop_axes: tuple[int, ...],
         usual: CodecPipeline,
@@ -242,11 +248,9 @@ class WantedChunks:
         return results
 
     def _fill(self, position: int) -> dict[str, str]:
-        request = self._requests[position]
-        fill = request.spec.fill_value
-        self._out[request.out_selection] = (
-            request.spec.dtype.default_scalar() if fill is None else fill
-        )
+        _, spec, _, out_selection, _ = self._requests[position]
+        fill = spec.fill_value
+        self._out[out_selection] = spec.dtype.default_scalar() if fill is None else fill
         return {"status": "missing"}
 
     def _in_chunk(self, error: ManifestError, position: int) -> ManifestError:

@@ -283,7 +283,8 @@ class ShardedSelection(WantedChunks):
         columns = (located.ranges.object_numbers, located.ranges.starts, located.ranges.stops)
         rows: list[list[int]] = np.column_stack([located.ranged, *columns]).tolist()
         for position, number, start, stop in rows:
-            shard = Shard(self._layout, position, self._requests[position], values, self._drop_axes)
+            request = ChunkRequest._make(self._requests[position])
+            shard = Shard(self._layout, position, request, values, self._drop_axes)
             shard.number, shard.start, shard.stop = number, start, stop
             if shard.is_whole or self._array.verifies_parts:
                 shard.checksum = located.checksums.get(position)
