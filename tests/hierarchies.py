@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Concatenate, cast
 
 import numpy as np
 import obstore.store
@@ -39,6 +41,7 @@ __all__ = [
     "without_partitions",
     "write_hierarchy",
     "write_manifest_array",
+    "written_once",
 ]
 
 Values = dict[str, np.ndarray[Any, Any]]
@@ -70,6 +73,27 @@ def consolidate(location: Any, path: str = "") -> None:
         await store.set(f"{below}{name}", prototype.buffer.from_bytes(body))
 
     sync(change())
+
+
+def written_once[**P](
+    write: Callable[Concatenate[Path, P], Path],
+) -> Callable[Concatenate[Path, P], Path]:
+    """Let what a function writes into a directory be copied where it is written again."""
+    known: dict[Any, dict[str, bytes]] = {}
+
+    @functools.wraps(write)
+    def copied(root: Path, *args: P.args, **kwargs: P.kwargs) -> Path:
+        key = (args, tuple(kwargs.items()))
+        if key not in known:
+            write(root, *args, **kwargs)
+            known[key] = files_below(root)
+            return root
+        for name, body in known[key].items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(body)
+        return root
+
+    return copied
 
 
 def declare_manifest(

@@ -212,7 +212,7 @@ def test_a_removed_native_array_that_another_creates_again() -> None:
 
 # Processes ------------------------------------------------------------------------------
 
-EDITORS = 8
+EDITORS = 4
 
 
 @pytest.fixture(params=["directory", "S3"])

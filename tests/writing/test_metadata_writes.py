@@ -17,7 +17,7 @@ from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.counted_requests import Requests
-from tests.hierarchies import consolidate, files_below, read
+from tests.hierarchies import consolidate, files_below, read, written_once
 from tests.hierarchies import in_memory as hierarchy_in_memory
 from zarr_manifest.format import document_checksum
 
@@ -35,6 +35,7 @@ NEW = xr.Dataset({"m": ("t", VALUES[:2]), "n": ("t", VALUES[:2])}, attrs={"title
 MORE = xr.Dataset({"more": ("t", VALUES)}, attrs={"title": "more"})
 
 
+@written_once
 def write(root: Path, *manifests: str) -> Path:
     """Write arrays "m" and "n" in the root and in a group "g", of which some have a manifest."""
     zarr.create_group(root).create_group("g")
@@ -125,22 +126,21 @@ def state(store: Any, *, consolidated: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("consolidated", [False, True])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_in_an_edit_zarr_does_what_it_does_without_manifests(
-    name: str, consolidated: bool, tmp_path: Path
-) -> None:
-    root, plain = write(tmp_path / "h", "m", "g/m"), write(tmp_path / "plain")
-    if consolidated:
-        consolidate(root)
+def test_in_an_edit_zarr_does_what_it_does_without_manifests(name: str, tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain")
     OPERATIONS[name](opened(LocalStore(plain), consolidated=False))
     expected = state(plain, consolidated=False)
-    with zm.edit(root) as group:
-        OPERATIONS[name](group)
-        assert state(group.store, consolidated=False) == expected
-    for use in {False, consolidated}:
-        assert state(zm.ManifestStore(root), consolidated=use) == expected
-    assert zm.validate(root) == []
+    for consolidated in (False, True):
+        root = write(tmp_path / str(consolidated), "m", "g/m")
+        if consolidated:
+            consolidate(root)
+        with zm.edit(root) as group:
+            OPERATIONS[name](group)
+            assert state(group.store, consolidated=False) == expected
+        for use in {False, consolidated}:
+            assert state(zm.ManifestStore(root), consolidated=use) == expected
+        assert zm.validate(root) == []
 
 
 def test_consolidating_in_an_edit(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from zarr.core.sync import sync
 import zarr_manifest as zm
 from tests.combinations import combinations
 from tests.hierarchy.test_links import STORES
+from tests.properties import examples
 from zarr_manifest import conversion
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode
 from zarr_manifest.errors import InvalidPathError, LocationNotAllowedError, ManifestError
@@ -229,6 +230,7 @@ def behind(link: str) -> st.SearchStrategy[str]:
 # Where one of zarr's calls fails, it drops the others, which are coroutines by then.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@examples(0.5)
 @given(data=st.data())
 def test_nothing_outside_changes(
     data: st.DataObject, original: Path, natives: Path, tmp_path_factory: pytest.TempPathFactory

@@ -118,11 +118,11 @@ def winner_of(outcome: dict[int, Exception | None]) -> int:
 
 
 @EVERYWHERE
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("before", ["native", "manifest"])
-def test_one_of_many_wins(
-    new_store: Callable[[], Store], options: dict[str, Any], before: str
-) -> None:
+@pytest.mark.parametrize(
+    ("before", "form"), [*(("native", form) for form in OPTIONS), ("manifest", "partitioned")]
+)
+def test_one_of_many_wins(new_store: Callable[[], Store], before: str, form: str) -> None:
+    options = OPTIONS[form]
     zarr.create_array(new_store(), name="a", **CREATION)
     if before == "manifest":
         zm.write_manifest(new_store(), "a", {"0": {}}, partition_shape=[2])
@@ -219,17 +219,16 @@ def assert_all_written(store: Store, paths: list[str]) -> None:
 
 
 @EVERYWHERE
-@pytest.mark.parametrize("number", [2, 8])
-def test_writers_of_different_arrays(new_store: Callable[[], Store], number: int) -> None:
+def test_writers_of_different_arrays(new_store: Callable[[], Store]) -> None:
     """All succeed, whoever comes first, and no copy of any array is lost."""
-    paths = new_hierarchy(new_store(), number)
-    meeting = threading.Barrier(number)
+    paths = new_hierarchy(new_store(), WRITERS)
+    meeting = threading.Barrier(WRITERS)
 
     def write(writer: int) -> None:
         chunks = entries(writer, meeting.wait)
         zm.write_manifest(new_store(), paths[writer - 1], chunks, inline=False)
 
-    assert set(race(write, number).values()) == {None}
+    assert set(race(write).values()) == {None}
     assert_all_written(new_store(), paths)
 
 
@@ -266,7 +265,7 @@ def test_writers_beside_those_who_recover(new_store: Callable[[], Store]) -> Non
             if writer == 1:
                 has_ended.set()
 
-    assert set(race(act, WRITERS + 2).values()) == {None}
+    assert set(race(act, WRITERS + 1).values()) == {None}
     assert_all_written(new_store(), paths)
 
 
@@ -346,9 +345,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return f"s3://{bucket}/h", server.options
 
 
-@pytest.mark.parametrize("number", [2, 8])
-def test_processes_that_write_different_arrays(place: Place, number: int) -> None:
-    paths = new_hierarchy(store_at(place), number)
+def test_processes_that_write_different_arrays(place: Place) -> None:
+    paths = new_hierarchy(store_at(place), WRITERS)
     assert set(race_of_processes(place, paths).values()) == {None}
     assert_all_written(store_at(place), paths)
 
