@@ -74,7 +74,6 @@ _USES = {
     "packages": "\n".join(
         ["import zarr_manifest", *(f"zarr_manifest.{name}.__name__" for name in _PACKAGES.split())]
     ),
-    **{name: f"from zarr_manifest import {name}" for name in zm.__all__},
 }
 
 
@@ -160,11 +159,6 @@ def test_records_are_made_quickly() -> None:
         and thing.__module__.startswith("zarr_manifest.")
     }
     assert found == set(), "derive records from msgspec.Struct"
-
-
-@pytest.mark.slow
-def test_a_name_loads_its_package(loaded: dict[str, set[str]]) -> None:
-    assert [name for name in zm.__all__ if not loaded[name] > {"zarr_manifest"}] == []
 
 
 @pytest.mark.slow
