@@ -12,6 +12,7 @@ from zarr.core import codec_pipeline
 
 import zarr_manifest as zm
 from tests.combinations import combinations
+from tests.forked import Forked
 from tests.hierarchies import Values, write_hierarchy
 from tests.interrupted_stores import stop_interrupting
 from tests.properties import THOROUGH
@@ -39,6 +40,13 @@ def pipeline(request: pytest.FixtureRequest) -> Iterator[str]:
     path = _PATHS.get(request.param)
     with zarr.config.set(CHUNK_BY_CHUNK | {"codec_pipeline.path": path} if path else {}):
         yield request.param
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Forked]:
+    """What starts programs that need zarr."""
+    with Forked() as server:
+        yield server
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from zarr_manifest.command_line.tasks import Task
 
 __all__ = [
     "BUCKET_ZARR2",
-    "MODULE",
     "Finished",
     "commands",
     "make_inputs",
@@ -38,9 +36,6 @@ __all__ = [
 
 # A group of Zarr v2 in the bucket that examples name.
 BUCKET_ZARR2 = {".zgroup": b'{"zarr_format": 2}', ".zattrs": b'{"title": "2023"}'}
-
-# The command line as a process of its own.
-MODULE = [sys.executable, "-m", "zarr_manifest.command_line"]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
@@ -19,7 +20,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.command_line.commands import MODULE, commands, run, write_by_hand
+from tests.command_line.commands import commands, run, write_by_hand
+from tests.forked import COMMAND_LINE, Forked
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import executor
 from zarr_manifest.command_line.outcomes import COLUMNS, Bars, bars, write
@@ -124,7 +126,7 @@ def test_wrong_calls(inputs: Path, call: str, problem: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_space(inputs: Path) -> None:
+def test_no_space(inputs: Path, forked: Forked) -> None:
     """As a file system that is full fails: without the name of a file."""
     program = """
 import errno, sys, zarr_manifest.writing.conditional_put as put
@@ -135,7 +137,7 @@ put._Directory.create = create
 sys.argv[1:] = ["import", "kerchunk", "references.json", "new.zarr"]
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = forked.run(program)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "error: No space left on device\n"
     assert not (inputs / "new.zarr").exists()
@@ -159,28 +161,19 @@ def test_a_bug_is_not_hidden(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_a_bug_does_not_exit_like_a_problem_found(inputs: Path) -> None:
+def test_a_bug_does_not_exit_like_a_problem_found(inputs: Path, forked: Forked) -> None:
     """Scripts take the status 1, which is Python's own, for problems that were found."""
     program = (
         "import sys, zarr_manifest.inspection.describing as c; c.summarize = None;"
         "sys.argv[1:] = ['info', 'data.zarr'];"
         "from zarr_manifest.command_line import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = forked.run(program)
     assert (done.returncode, done.stdout) == (3, "")
     assert "TypeError" in done.stderr
 
 
 # What is not installed ---------------------------------------------------------------
-
-
-def without(module: str, call: str) -> subprocess.CompletedProcess[str]:
-    """Call the command line where a library is not installed."""
-    program = (
-        f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {call.split()!r};"
-        "from zarr_manifest.command_line import main; main()"
-    )
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
 @pytest.mark.slow
@@ -193,20 +186,25 @@ def without(module: str, call: str) -> subprocess.CompletedProcess[str]:
         ("pyarrow", "export kerchunk data.zarr new.parq --parquet", "kerchunk"),
     ],
 )
-def test_missing_extras(inputs: Path, module: str, call: str, extra: str) -> None:
-    done = without(module, call)
+def test_missing_extras(inputs: Path, forked: Forked, module: str, call: str, extra: str) -> None:
+    program = (
+        f"import sys; loaded = [name for name in sys.modules if name.startswith({module!r})];"
+        f"sys.modules |= dict.fromkeys([{module!r}, *loaded]);"
+        "from zarr_manifest.command_line import main; main()"
+    )
+    done = forked.run(program, *call.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert f"pip install 'zarr-manifest[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-def test_commands_need_no_more_than_they_use(inputs: Path) -> None:
+def test_commands_need_no_more_than_they_use(forked: Forked) -> None:
     program = (
         "import sys; from zarr_manifest.command_line.application import application;"
         "print(*{'virtualizarr', 'xarray', 'h5py', 'pyarrow', 'jinja2'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = forked.run(program)
     assert done.stdout == "\n", done.stdout + done.stderr
 
 
@@ -214,12 +212,10 @@ def test_commands_need_no_more_than_they_use(inputs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_pipe_is_quiet(inputs: Path) -> None:
+def test_a_broken_pipe_is_quiet(inputs: Path, forked: Forked) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        [*MODULE, "info", "data.zarr"], stdout=writing, stderr=subprocess.PIPE, text=True
-    )
+    done = forked.run(COMMAND_LINE, "info", "data.zarr", stdout=writing)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -227,24 +223,15 @@ def test_a_broken_pipe_is_quiet(inputs: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_that_cannot_be_written(inputs: Path, options: list[str]) -> None:
+def test_output_that_cannot_be_written(inputs: Path, forked: Forked, options: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [*MODULE, "locations", "data.zarr", *options],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = forked.run(COMMAND_LINE, "locations", "data.zarr", *options, stdout=full)
     assert (done.returncode, done.stderr) == (3, "error: No space left on device\n")
 
 
 @pytest.mark.slow
-def test_no_output_at_all(inputs: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *MODULE, "locations", "data.zarr"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_no_output_at_all(inputs: Path, forked: Forked) -> None:
+    done = forked.run(COMMAND_LINE, "locations", "data.zarr", stdout=None)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -262,30 +249,26 @@ def opened_for_writing(pipe: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_control_c_is_quiet(inputs: Path, options: list[str]) -> None:
+def test_control_c_is_quiet(inputs: Path, forked: Forked, options: list[str]) -> None:
     # A pipe that nobody writes into: the command waits until it is interrupted.
     os.mkfifo(inputs / "waiting.json")
-    process = subprocess.Popen(
-        [*MODULE, "import", "kerchunk", "waiting.json", "new.zarr", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    writer = opened_for_writing(inputs / "waiting.json")
+    call = ["import", "kerchunk", "waiting.json", "new.zarr", *options]
+    program = forked.start(COMMAND_LINE, *call)
+    writer = os.fdopen(opened_for_writing(inputs / "waiting.json"), "wb")
     # Python notices a signal that comes after it opened the pipe, and before it waits, only later.
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    try:
-        out, err = process.communicate(timeout=30)
-    finally:
-        os.close(writer)  # which ends the command in any case
-    assert (process.returncode, err) == (130, "")
+    os.kill(program.pid, signal.SIGINT)
+    ending = threading.Timer(30, writer.close)  # which ends the command in any case
+    ending.start()
+    done = program.wait()
+    ending.cancel()
+    writer.close()
+    assert (done.returncode, done.stderr) == (130, "")
     if options:
-        found = json.loads(out)
+        found = json.loads(done.stdout)
         assert (found["status"], found["error"]["problem"]) == (130, "interrupted")
     else:
-        assert out == ""
+        assert done.stdout == ""
     assert not (inputs / "new.zarr").exists()
 
 
@@ -328,22 +311,18 @@ def chunks_of(terminal: int) -> Iterator[bytes]:
 
 
 @pytest.mark.slow
-def test_progress_is_shown_on_a_terminal_only(inputs: Path) -> None:
+def test_progress_is_shown_on_a_terminal_only(inputs: Path, forked: Forked) -> None:
     call = ["create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time"]
     quiet = run(*call)
     assert quiet.stderr == ""
     ours, theirs = pty.openpty()
-    watched = subprocess.Popen(
-        [*MODULE, *call, "--overwrite"],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-        text=True,
+    watched = forked.start(
+        COMMAND_LINE, *call, "--overwrite", stderr=theirs, TERM="xterm", COLUMNS="100"
     )
     os.close(theirs)
     shown = b"".join(chunks_of(ours)).decode()
     os.close(ours)
-    assert watched.communicate(timeout=30)[0] == quiet.stdout
+    assert watched.wait().stdout == quiet.stdout
     assert "files" in shown
     assert "2/2" in shown
 

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import xarray as xr
 import zarr
 
 import zarr_manifest as zm
-from tests.command_line.commands import MODULE, run, write_by_hand
+from tests.command_line.commands import run, write_by_hand
+from tests.forked import COMMAND_LINE, Forked
 from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
@@ -291,11 +291,11 @@ def test_v3_beside_v2_is_shown_once(inputs: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="names are text there")
-def test_names_in_no_encoding(inputs: Path) -> None:
+def test_names_in_no_encoding(inputs: Path, forked: Forked) -> None:
     name = os.fsdecode(b"\xff.zarr")
     done = run("info", name, "--json")
     assert done.document["error"]["location"].endswith("/%FF.zarr")
-    shown = subprocess.run([*MODULE, "info", name], capture_output=True, text=True)
+    shown = forked.run(COMMAND_LINE, "info", name)
     assert (shown.returncode, shown.stdout) == (3, "")
     assert "Traceback" not in shown.stderr
 
