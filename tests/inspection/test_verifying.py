@@ -27,6 +27,7 @@ from zarr.codecs import Crc32cCodec
 
 import zarr_manifest as zm
 from tests.hierarchies import Values
+from tests.processes import CONTEXT
 from tests.properties import examples
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, status
@@ -535,8 +536,7 @@ def test_workers_find_the_same(root: Path) -> None:
     place.put(DAMAGED, OTHER)
     options: dict[str, Any] = {"read": "all", "decode": True, "allow": place.allow}
     expected = comparable(zm.verify(root, **options))
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as processes:
+    with ProcessPoolExecutor(1, CONTEXT) as processes:
         assert comparable(zm.verify(root, parallel=processes, **options)) == expected
     with ThreadPoolExecutor(2) as threads:
         assert comparable(zm.verify(root, parallel=threads, **options)) == expected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import zarr
 import zarr.storage._common as opening
 
 from tests.hierarchies import FIELD, write_manifest_array
+from tests.processes import CONTEXT
 from zarr_manifest import enable
 from zarr_manifest.errors import LocationNotAllowedError
 from zarr_manifest.integrations import activation, dask_preload
@@ -84,9 +84,8 @@ def test_variables_enable_the_workers_of_a_cluster(tmp_path: Path, archive: str)
 
 @pytest.mark.slow
 def test_the_initializer_of_a_pool_enables_its_processes(tmp_path: Path, archive: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
     initializer = partial(enable, allow=[archive])
-    with ProcessPoolExecutor(1, mp_context=spawn, initializer=initializer) as pool:
+    with ProcessPoolExecutor(1, CONTEXT, initializer) as pool:
         read = pool.submit(by_zarr, tmp_path / "data.zarr").result(timeout=60)
     np.testing.assert_array_equal(read, FIELD)
 

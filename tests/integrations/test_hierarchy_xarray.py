@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import operator
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +18,7 @@ from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.hierarchies import Values, assert_same, consolidate, files_below
+from tests.processes import CONTEXT
 from tests.servers.http_files import FileServer
 from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 
@@ -53,7 +53,7 @@ def test_xarray(chunks: dict[str, int] | None, store: zm.ManifestStore, values: 
 
 def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
     # One pool: dask starts processes anew for each computation otherwise.
-    workers = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    workers = ProcessPoolExecutor(1, CONTEXT)
     with workers, dask.config.set(scheduler="processes", pool=workers):
         assert_datasets(
             lambda group: xr.open_zarr(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import zarr
 
 import zarr_manifest as zm
 from tests.hierarchies import consolidate
+from tests.processes import CONTEXT
 from zarr_manifest.hierarchy import opened_array
 from zarr_manifest.hierarchy import store as store_module
 
@@ -118,7 +120,8 @@ def test_a_computation_of_dask_in_processes(tmp_path: Path) -> None:
     write(root, 0, KEPT)
     total = opened(manifest_store(root)).sum()
     roll(root, KEPT)
-    total = total.compute(scheduler="processes", num_workers=1)
+    with ProcessPoolExecutor(1, CONTEXT) as workers:
+        total = total.compute(scheduler="processes", pool=workers)
     assert {int(each) for each in total.values()} == {sum(range(DAYS))}
 
 

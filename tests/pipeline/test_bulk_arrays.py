@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from zarr.storage import LocalStore, MemoryStore
 import zarr_manifest as zm
 from tests.conftest import PIPELINES
 from tests.hierarchies import FIELD, Values
+from tests.processes import CONTEXT
 from zarr_manifest.pipeline import BulkCodecPipeline
 
 pytestmark = pytest.mark.filterwarnings(
@@ -263,12 +263,11 @@ def _read_in_process(array: Any) -> tuple[bool, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["spawn", "forkserver"])
-def test_another_process(start: str, root: Path, values: Values) -> None:
+def test_another_process(root: Path, values: Values) -> None:
     array = _by_open_array(root)
     array[...]
-    with multiprocessing.get_context(start).Pool(1) as pool:
-        bulky, found = pool.apply(_read_in_process, (array,))
+    with ProcessPoolExecutor(1, CONTEXT) as pool:
+        bulky, found = pool.submit(_read_in_process, array).result()
     assert bulky
     np.testing.assert_array_equal(found, values[EXTERNAL])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import pickle
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
+from tests.processes import CONTEXT
 from tests.servers.http_files import FileServer, redirect
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
 from zarr_manifest.conversion import read_files
@@ -408,8 +408,7 @@ def test_it_travels_with_the_store(root: Path, shelf: Path) -> None:
     declare(root, "hf://x/a b/f.bin")
     store = zm.ManifestStore(root, allow={"hf://x/": DirectoryReader(shelf)}, read_only=True)
     assert _read_in_process(pickle.loads(pickle.dumps(store))) == VALUES
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context) as pool:
+    with ProcessPoolExecutor(1, CONTEXT) as pool:
         assert pool.submit(_read_in_process, store).result() == VALUES
 
 

@@ -16,8 +16,9 @@ from zarr.storage import MemoryStore, ObjectStore
 
 import zarr_manifest as zm
 from tests.hierarchies import consolidate, read
+from tests.processes import CONTEXT
 from tests.settled import assert_settled, stored
-from tests.writing.test_writing_races import CONTEXT, Place, race, store_at
+from tests.writing.test_writing_races import Place, race, store_at
 from zarr_manifest.errors import WriteConflictError
 
 pytestmark = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import signal
@@ -19,6 +18,7 @@ import zarr_manifest as zm
 from tests.conversion.inline_nodes import read, streamed, vector
 from tests.hierarchies import declare_manifest, files_below
 from tests.interrupted_stores import changes_below
+from tests.processes import CONTEXT
 from tests.settled import assert_settled
 from zarr_manifest.conversion import write_hierarchy
 from zarr_manifest.conversion.nodes import GroupNode
@@ -28,9 +28,6 @@ from zarr_manifest.sources.momentary_files import MOMENTARY
 pytestmark = pytest.mark.slow
 
 CREATION: dict[str, Any] = {"shape": 3, "chunks": 1, "dtype": "u1", "compressors": None}
-# A server that has imported everything: its children start at once.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
 
 
 def entries(shift: int) -> dict[Any, Any]:

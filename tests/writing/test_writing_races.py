@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarr_manifest as zm
+from tests.processes import CONTEXT
 from tests.servers.s3 import S3Server
 from tests.settled import assert_settled, settled_attributes, stored
 from zarr_manifest import conversion
@@ -292,10 +292,6 @@ def test_many_writers_of_many_nodes(new_store: Callable[[], Store]) -> None:
 
 
 # Processes ------------------------------------------------------------------------------
-
-# A server that has imported everything: its children start at once.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
 
 type Place = tuple[str, dict[str, Any]]
 """A directory; or the URL of a bucket, and how it is opened."""

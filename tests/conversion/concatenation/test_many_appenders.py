@@ -18,7 +18,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, ObjectStore
 
 import zarr_manifest as zm
-from tests.conversion.processes import CONTEXT
+from tests.processes import CONTEXT
 from tests.properties import THOROUGH
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import Node, read_files, write_hierarchy

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tests.conversion.files.scanned_files import age, documents, write_days
-from tests.conversion.processes import CONTEXT
 from tests.hierarchies import files_below
+from tests.processes import CONTEXT
 from tests.properties import THOROUGH
 from zarr_manifest.conversion import ScanReport, read_files, scan_files, write_hierarchy
 from zarr_manifest.conversion.files import reading, scanning
