@@ -98,6 +98,21 @@ def test_an_append(far: S3Server, name: str, layout: dict[str, Any], of_each: in
     assert zm.validate(place) == []
 
 
+def test_last_documents_are_requested_while_other_arrays_are_opened(far: S3Server) -> None:
+    place, many = store(far, "early"), 70
+    write_hierarchy(place, days(0, 3, many), inline_below=0, partition_shape=(2,))
+    # The manifest of this one is a document, which opening it waits for.
+    options = {"shape": 3, "chunks": 1, "dtype": "u1", "dimension_names": ["time"]}
+    zm.create_array(place, "w", {"0": {"path": "s3://archive/w"}}, inline=False, **options)
+    far.clear()
+    next_day = node("w", "time", 1, 1, zm.Manifest.from_columns((1,), paths="s3://archive/w"))
+    append(place, [[*days(3, 4, many), next_day]], dim="time")
+    read = [request.path for request in far.requests if request.method == "GET"]
+    documents = [path for path in read if "/manifest" in path]
+    assert len(documents) == many + 1
+    assert "/w/manifest-" not in documents[0]
+
+
 def test_many_sources_are_opened_at_the_same_time(far: S3Server) -> None:
     place, *sources = [store(far, f"source-{number}") for number in range(17)]
     for number, each in enumerate([place, *sources]):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.comparing import (
+    axis_of,
     coordinate_of,
     is_coordinate,
     meanings,
@@ -151,11 +154,22 @@ def append(
         raise ValueError("no sources")
 
     def attempt() -> AppendReport:
-        growing = Growing.open(location, access, sole_writer=sole_writer)
+        growing = Growing.open(
+            location, access, sole_writer=sole_writer, each=partial(_begin_reading, dim)
+        )
         with growing.as_it_is():
             return _appended(growing, inputs, dim, replace=replace, same_locations=same_locations)
 
     return repeatedly(attempt)
+
+
+def _begin_reading(dim: str, node: Node) -> None:
+    """Begin to read the last document of an array, which is needed whatever is appended."""
+    with suppress(NotConvertibleError):  # raised again where arrays are compared
+        if isinstance(node, ArrayNode) and (axis := axis_of(node, dim)) is not None:
+            last = documents_along(node, axis)
+            if last is not None:
+                last.begin()
 
 
 def _several(sources: Source | Iterable[Source]) -> Iterable[Source]:
@@ -194,17 +208,14 @@ def _appended(
             )
     if not new:
         return report
-    sequence = _sequence(existing, new, dim)
-    found = concatenation(sequence, dim)
+    added = [each for _, each in new]
+    found = concatenation(_sequence(existing, new, dim), dim)
     _require_all(found, growing, dim, report)
-    report.new_locations = _new_locations(growing, [each for _, each in new], dim)
-    if report.new_locations and same_locations:
-        raise LocationNotAllowedError(
-            "readers would have to allow other locations than before",
-            location=", ".join(report.new_locations),
-            remedy=Advice("Without ", Setting("same_locations", True), ", it is appended."),
-        )
+    if same_locations:
+        _require_no_others(_new_locations(growing, added, dim))
     report.references = sum(growing.set_all(found.arrays, new))
+    # Not before: some of the present documents are still being read while others are written.
+    report.new_locations = _new_locations(growing, added, dim)
     report.arrays = len(found.arrays)
     report.notes += [(array.path, note) for array in found.arrays for note in array.notes]
     growing.commit()
@@ -252,9 +263,17 @@ def _require_all(found: Concatenation, growing: Growing, dim: str, report: Appen
     raise error
 
 
+def _require_no_others(locations: Sequence[str]) -> None:
+    if locations:
+        raise LocationNotAllowedError(
+            "readers would have to allow other locations than before",
+            location=", ".join(locations),
+            remedy=Advice("Without ", Setting("same_locations", True), ", it is appended."),
+        )
+
+
 def _new_locations(growing: Growing, new: Sequence[Input], dim: str) -> list[str]:
     """Return prefixes of what new references refer to, and the last of the present ones do not."""
-    growing.existing.read_documents(dim)
     known = suggest_prefixes(_last_locations(growing.existing, dim))
     covered = AllowList([*known, *(UrlLocation(*_place_in(root)).url for root in growing.roots)])
     found = {url for each in new for url in _urls(each, dim)}
@@ -410,7 +429,7 @@ def _is_there(existing: Input, new: Input, dim: str, place: range) -> bool:
 
     Only the documents of the partitions there are read.
     """
-    existing.read_documents(dim, place)
+    existing.begin_reading(dim, place)
     return all(_are_there(existing, new, dim, place))
 
 

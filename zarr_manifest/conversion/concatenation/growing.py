@@ -29,7 +29,7 @@ from zarr_manifest.conversion.concatenation.placing import (
     is_as_written,
     joined,
 )
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
+from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest, parts_of
 from zarr_manifest.conversion.target import SourcePaths
 from zarr_manifest.errors import ManifestError, NotConvertibleError, WriteConflictError
 from zarr_manifest.format import (
@@ -121,8 +121,9 @@ class Growing:
         allow: Mapping[str, Access],
         *,
         sole_writer: bool = False,
+        each: Callable[[Node], None] | None = None,
     ) -> Growing:
-        """Read a hierarchy.
+        """Read a hierarchy, and call a function with each node as soon as it is known.
 
         Raises
         ------
@@ -139,7 +140,7 @@ class Growing:
         is_all = documents and not change.others()
         found = nodes_of(documents) if is_all else None
         hierarchy = InspectedHierarchy.open(location, allow=allow)
-        return cls(change, hierarchy, opened_input(hierarchy, location, found))
+        return cls(change, hierarchy, opened_input(hierarchy, location, found, each))
 
     @contextmanager
     def as_it_is(self) -> Generator[None]:

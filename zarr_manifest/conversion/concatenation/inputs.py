@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +22,9 @@ from zarr_manifest.conversion.concatenation.placing import chunks_of, documents_
 from zarr_manifest.conversion.files import (
     ZARR_FORMATS,
     FileSources,
-    StoredParts,
     detect_format,
     files_named,
     hierarchy_nodes,
-    keep_all,
     read_files,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
@@ -88,17 +86,13 @@ class Input:
             if axis is not None:
                 yield path, node, axis
 
-    def read_documents(self, dim: str, values: range | None = None) -> None:
-        """Read what manifests say of some values along a dimension, by default the last.
-
-        Of all arrays at the same time; if it is one document of each, that is held.
-        """
-        found: list[StoredParts] = []
+    def begin_reading(self, dim: str, values: range) -> None:
+        """Begin to read what manifests say of some values along a dimension, of all arrays."""
         for _, node, axis in self.along(dim):
             with suppress(NotConvertibleError):  # raised again where it is compared
-                chunks = None if values is None else chunks_of(node, axis, values)
-                found += filter(None, [documents_along(node, axis, chunks)])
-        keep_all(found)
+                documents = documents_along(node, axis, chunks_of(node, axis, values))
+                if documents is not None:
+                    documents.begin()
 
     @property
     def groups(self) -> Iterator[GroupNode]:
@@ -215,7 +209,10 @@ def hierarchy_input(
 
 
 def opened_input(
-    hierarchy: InspectedHierarchy, location: Any, found: Sequence[StoredNode] | None = None
+    hierarchy: InspectedHierarchy,
+    location: Any,
+    found: Sequence[StoredNode] | None = None,
+    each: Callable[[Node], None] | None = None,
 ) -> Input:
     """Return a hierarchy that was opened as an input.
 
@@ -227,12 +224,18 @@ def opened_input(
         Where it was opened.
     found : sequence of Node, optional
         Its nodes, if they have been read.
+    each : callable, optional
+        Is called with each node as soon as it is known.
     """
     store: Any = hierarchy.store
     is_given = type(hierarchy.store) is ObjectStore and not isinstance(location, str | Path)
     given: Access = store.store if is_given else None
     readable = _with_access(hierarchy.allow, hierarchy.sources.root, given)
-    nodes = _by_path(hierarchy_nodes(hierarchy, location, found))
+    nodes: dict[str, Node] = {}
+    for node in hierarchy_nodes(hierarchy, location, found):
+        nodes[node.path.strip("/")] = node
+        if each is not None:
+            each(node)
     return Input(store_name(store), nodes, readable)
 
 

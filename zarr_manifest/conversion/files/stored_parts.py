@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import functools
 import itertools
 import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 from zarr_manifest.errors import ManifestError
@@ -16,7 +18,7 @@ from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import Manifest
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import object_url
-from zarr_manifest.zarr_internals import sync
+from zarr_manifest.zarr_internals import io_loop, sync
 
 #: Number of arrays whose documents are read at the same time.
 MANY = 64
@@ -45,6 +47,8 @@ class StoredParts:
         Its manifest.
     roots : list of UrlLocation
         The URL of the hierarchy's root, if it has one.
+    pace : asyncio.Semaphore
+        Of how many arrays documents that are held are read at the same time.
     within : (int, range), optional
         A dimension, and which partitions along it are wanted: others are not read.
     is_kept : bool
@@ -61,6 +65,7 @@ class StoredParts:
         array: DeclaredArray,
         documents: ManifestDocuments,
         roots: list[UrlLocation],
+        pace: asyncio.Semaphore,
         within: tuple[int, range] | None = None,
         *,
         is_kept: bool = False,
@@ -71,7 +76,8 @@ class StoredParts:
         self._roots = roots
         self._within = within
         self._is_kept = is_kept
-        self._kept: list[LoadedManifest] | None = None
+        self._pace = pace
+        self._kept: Future[list[LoadedManifest]] | None = None
         self._along: dict[tuple[int, range], StoredParts] = {}
 
     def along(self, axis: int, chunks: range) -> StoredParts:
@@ -85,7 +91,9 @@ class StoredParts:
         length = partitions.shape[axis]
         within = (axis, range(chunks.start // length, -(-chunks.stop // length)))
         is_kept = len(within[1]) == 1
-        found = StoredParts(self._array, self._documents, self._roots, within, is_kept=is_kept)
+        found = StoredParts(
+            self._array, self._documents, self._roots, self._pace, within, is_kept=is_kept
+        )
         return self._along.setdefault(within, found) if is_kept else found
 
     def whole(self) -> Manifest:
@@ -106,6 +114,7 @@ class StoredParts:
 
     def as_written(self) -> StoredParts:
         """Return the same documents, with their own paths instead of URLs."""
+        self.begin()
         found = copy.copy(self)
         found.is_as_written = True
         return found
@@ -113,10 +122,9 @@ class StoredParts:
     def loaded(self) -> Iterator[LoadedManifest]:
         """Yield the documents, and where their paths lead."""
         try:
-            if self._is_kept:
-                if self._kept is None:
-                    sync(self.keep())
-                yield from self._kept or ()
+            self.begin()
+            if self._kept is not None:
+                yield from self._kept.result()
                 return
             found: Iterable[Any] = sync(self._partitions())
             partitions = iter(found)
@@ -126,12 +134,18 @@ class StoredParts:
         except ManifestError as error:
             raise error.in_context(array=self._array.path) from error.__cause__
 
-    async def keep(self) -> None:
-        """Read the documents that are held, unless they have been read."""
+    def begin(self) -> None:
+        """Begin to read documents that are held: who uses them waits for them."""
         if self._is_kept and self._kept is None:
+            loop = io_loop()
+            assert loop is not None  # metadata were read in it
+            self._kept = asyncio.run_coroutine_threadsafe(self._every(), loop)
+
+    async def _every(self) -> list[LoadedManifest]:
+        async with self._pace:
             found = await self._loaded(await self._partitions())
             await self._documents.check_missing()
-            self._kept = found
+            return found
 
     async def _partitions(self) -> Iterable[Any]:
         array, partitions = self._array, self._array.partitions
@@ -161,8 +175,3 @@ class StoredParts:
         if isinstance(location, StoreLocation):
             return object_url(self._roots, location.key).url
         return location.url
-
-
-def keep_all(parts: Iterable[StoredParts]) -> None:
-    """Read the documents that several arrays hold at the same time."""
-    sync(read_all([each.keep for each in parts]))

@@ -6,6 +6,7 @@ object. No sources are read.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import itertools
@@ -208,6 +209,7 @@ class _HierarchyNodes:
         self._location = location
         self._roots = [] if root is None else [root]
         self._record_conditions = record_conditions
+        self._pace = asyncio.Semaphore(MANY)
 
     def nodes(self, found: Sequence[StoredNode]) -> Iterator[Node]:
         self._paths = {node.path for node in found}
@@ -251,7 +253,7 @@ class _HierarchyNodes:
             if grid is None:
                 raise NotConvertibleError("its chunk grid is of an unknown kind")
             return ArrayNode(node.path, metadata, self._native(node, grid))
-        parts = StoredParts(documents.array, documents, self._roots)
+        parts = StoredParts(documents.array, documents, self._roots, self._pace)
         partitions = documents.array.partitions
         if partitions is None:
             return ArrayNode(node.path, metadata, parts.whole())
