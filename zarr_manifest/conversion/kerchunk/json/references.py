@@ -155,7 +155,8 @@ def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> 
         table = [columns.source(sources.urls[n - 1]) if n else (-1, None) for n in numbers]
         columns.path_numbers = np.array([number for number, _ in table], np.int32)[which]
         if any(version is not None for _, version in table):
-            versions = ((row, table[n][1]) for row, n in enumerate(which.tolist()))
+            places: list[int] = which.tolist()
+            versions = ((row, table[place][1]) for row, place in enumerate(places))
             columns.versions = {row: each for row, each in versions if each is not None}
         for row in np.flatnonzero(columns.path_numbers < 0).tolist():
             columns.take(row, others[order.item(row)])
