@@ -8,7 +8,8 @@ shared with the specification, the conformance suite and other implementations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 from msgspec import Struct
@@ -222,6 +223,23 @@ class ManifestError(Exception):
             "remedy": self.remedy,
         }
         return (_rebuild, (type(self), self.problem, members))
+
+
+@contextmanager
+def in_context(**known: str | None) -> Generator[None]:
+    """Give errors that are raised within what they lack; see :meth:`ManifestError.in_context`.
+
+    Examples
+    --------
+    >>> with in_context(array="sst"):
+    ...     raise SourceError("it cannot be read")
+    Traceback (most recent call last):
+    zarr_manifest.errors.SourceError: source_error: it cannot be read (array 'sst')
+    """
+    try:
+        yield
+    except ManifestError as error:
+        raise error.in_context(**known) from error.__cause__
 
 
 def _rebuild(

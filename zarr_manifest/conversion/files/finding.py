@@ -14,17 +14,16 @@ from urllib.parse import unquote, urlsplit
 
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format
 from zarr_manifest.conversion.files.sources import (
-    READ_ERRORS,
     FileSources,
     State,
     file_url,
     has_scheme,
+    translated,
 )
 from zarr_manifest.conversion.files.workers import in_threads
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError, SourceNotFoundError
 from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.locations import redact
-from zarr_manifest.stores import store_failure
 
 # Characters of a name, not of a pattern.
 _QUOTED = re.compile(r"%(2A|3F|5B)", re.IGNORECASE)
@@ -126,7 +125,7 @@ def _objects(name: str, sources: FileSources, *, recursive: bool) -> list[str]:
                 "List the URLs of the files: ", Setting("from_file", python="urls=[...]"), "."
             ),
         )
-    try:
+    with translated(url):
         if pattern:
             inside = sources.list(url, recursive="/" in pattern)
             segments = _segments(pattern)
@@ -135,8 +134,6 @@ def _objects(name: str, sources: FileSources, *, recursive: bool) -> list[str]:
             # Buckets have empty objects in place of directories.
             below = {each.name: each for each in sources.list(url) if each.size}
             listed = [below[name] for name in _files_among(below)]
-    except READ_ERRORS as error:
-        raise store_failure(error).in_context(location=redact(url)) from error
     for each in listed:
         sources.know(each.url, (each.size, each.conditions))
     if listed:

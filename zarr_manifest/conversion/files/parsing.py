@@ -40,11 +40,7 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChangedError
-from zarr_manifest.format import (
-    compute_checksum,
-    format_last_modified,
-    join,
-)
+from zarr_manifest.format import compute_checksum, format_last_modified, join
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, Reference, References, references_of
 from zarr_manifest.showing import counted

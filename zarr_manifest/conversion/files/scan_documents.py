@@ -28,11 +28,7 @@ from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, File
 from zarr_manifest.conversion.files.typed_values import from_json, to_json
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import (
-    distinct_paths,
-    json_metadata,
-    url_reference,
-)
+from zarr_manifest.conversion.virtual import distinct_paths, json_metadata, url_reference
 from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
 from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import (

@@ -7,7 +7,8 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,15 @@ _SHORTEST_NS = 2_000_000_000
 
 # The overloads of its `list` name types of an optional library.
 _untyped_obstore: Any = obstore
+
+
+@contextmanager
+def translated(url: str) -> Generator[None]:
+    """Raise obstore's errors about a URL as those of this package."""
+    try:
+        yield
+    except READ_ERRORS as error:
+        raise store_failure(error).in_context(location=redact(url)) from error
 
 
 def has_scheme(name: str | Path) -> bool:
@@ -271,13 +281,12 @@ class FileSources:
             It cannot be read.
         """
         store, key = self.resolve(url)
-        try:
-            answer = obstore.get(store, key)
-            return bytes(answer.bytes()) if answer.meta["size"] <= most else b""
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except READ_ERRORS as error:
-            raise store_failure(error).in_context(location=redact(url)) from error
+        with translated(url):
+            try:
+                answer = obstore.get(store, key)
+                return bytes(answer.bytes()) if answer.meta["size"] <= most else b""
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def put(self, url: str, body: bytes) -> None:
         """Write an object, as a whole.
@@ -288,10 +297,8 @@ class FileSources:
             It cannot be written.
         """
         store, key = self.resolve(url)
-        try:
+        with translated(url):
             obstore.put(store, key, body)
-        except READ_ERRORS as error:
-            raise store_failure(error).in_context(location=redact(url)) from error
 
     def exists(self, url: str) -> bool:
         """Whether there is an object of this name."""

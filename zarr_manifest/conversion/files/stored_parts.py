@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, in_context
 from zarr_manifest.hierarchy import CONCURRENCY, DeclaredArray, LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
 from zarr_manifest.manifest import Manifest
@@ -121,7 +121,7 @@ class StoredParts:
 
     def loaded(self) -> Iterator[LoadedManifest]:
         """Yield the documents, and where their paths lead."""
-        try:
+        with in_context(array=self._array.path):
             self.begin()
             if self._kept is not None:
                 yield from self._kept.result()
@@ -131,8 +131,6 @@ class StoredParts:
             while batch := list(itertools.islice(partitions, CONCURRENCY)):
                 yield from sync(self._loaded(batch))
             sync(self._documents.check_missing())
-        except ManifestError as error:
-            raise error.in_context(array=self._array.path) from error.__cause__
 
     def begin(self) -> None:
         """Begin to read documents that are held: who uses them waits for them."""

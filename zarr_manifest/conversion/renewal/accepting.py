@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zarr.abc.store import Store
 
-from zarr_manifest.errors import InvalidConfigurationError, InvalidPathError, ManifestError
+from zarr_manifest.errors import InvalidConfigurationError, InvalidPathError, in_context
 from zarr_manifest.format import (
     TRANSFORMERS,
     ArrayMetadata,
@@ -145,10 +145,8 @@ def accept(
     declared = [_declared(hierarchy, path, change.node(path)) for path in paths]
     report = AcceptanceReport()
     for array in declared:
-        try:
+        with in_context(array=array.path):
             documents = sync(_documents(hierarchy, change.store, array))
-        except ManifestError as error:
-            raise error.in_context(array=array.path) from error.__cause__
         report.problems += [problem for each in documents for problem in each.problems]
         changed = [each for each in documents if each.checksum != array.checksum_of(each.partition)]
         report.documents += len(changed)
@@ -168,12 +166,10 @@ def _declared(
     if metadata is None:
         remedy = "Name arrays by their paths in the hierarchy."
         raise no_hierarchy(hierarchy.store, what=f"array {path!r}", remedy=remedy)
-    try:
+    with in_context(array=path):
         array = strict(hierarchy.declaration(Node(path, metadata=metadata, is_own=True)))
         if array is None or isinstance(array.configuration.manifest, bytes):
             raise InvalidConfigurationError("the array declares no manifest documents")
-    except ManifestError as error:
-        raise error.in_context(array=path) from error.__cause__
     return array
 
 

@@ -16,7 +16,7 @@ from zarr_manifest.conversion.renewal.objects import (
     recorded_objects,
     states_of,
 )
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, in_context
 from zarr_manifest.format import Conditions, Limits, strict
 from zarr_manifest.hierarchy import (
     DeclaredArray,
@@ -220,10 +220,8 @@ class Renewal:
             if path not in nodes:
                 raise no_hierarchy(own, what=f"array {path!r}")
             node = Node(path, metadata=change.node(path) or {}, is_own=True)
-            try:
+            with in_context(array=path):
                 array = strict(hierarchy.declaration(node))
-            except ManifestError as error:
-                raise error.in_context(array=path) from error.__cause__
             found += [] if array is None else [array]
         return cls(hierarchy, change, found)
 

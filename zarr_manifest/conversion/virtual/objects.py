@@ -25,14 +25,7 @@ from zarr_manifest.errors import (
     Setting,
     SourceNotFoundError,
 )
-from zarr_manifest.format import (
-    ArrayMetadata,
-    ChunkGrid,
-    Limits,
-    ancestors,
-    join,
-    strict,
-)
+from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, ancestors, join, strict
 from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, Node
 from zarr_manifest.locations import Cloud, Location, StoreLocation, UrlLocation, kind_of
 from zarr_manifest.sources import Allow, in_order

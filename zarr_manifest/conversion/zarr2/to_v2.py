@@ -32,7 +32,7 @@ from zarr_manifest.conversion.zarr2.codecs import (
     zarr2_config,
 )
 from zarr_manifest.conversion.zarr2.fill_values import fill_value_for_masking
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError, in_context
 from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, strict
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -119,10 +119,8 @@ def convert_array_to_zarr2(
         "dimension_separator": ".",
     }
     if not is_tried:
-        try:
+        with in_context(array=path):
             require_same_values(metadata, zarray)
-        except ManifestError as error:
-            raise error.in_context(array=path) from error.__cause__
     attributes = dict(as_object(metadata.get("attributes")) or {})
     # xarray opens a zero-dimensional Zarr v2 array only if it names its (no) dimensions.
     names: object = metadata.get("dimension_names") if grid.shape else ()

@@ -45,7 +45,7 @@ from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtualizarr_internals import is_virtual
-from zarr_manifest.errors import Advice, NotConvertibleError, Setting
+from zarr_manifest.errors import Advice, NotConvertibleError, Setting, in_context
 from zarr_manifest.locations import redact
 
 
@@ -350,10 +350,8 @@ class _CombinedGroup:
     def _concatenated(self, datasets: Sequence[FileDataset]) -> FileDataset:
         """Concatenate each variable; refuse virtual ones for which VirtualiZarr cannot."""
         rules, place = self.work.rules, self.group.path or None
-        try:
+        with in_context(array=place):
             order, counts = places(datasets, self.varying, rules)
-        except NotConvertibleError as error:
-            raise error.in_context(array=place) from error.__cause__
         first = datasets[order[0]]
         found: dict[str, Any] = {}
         for name in first.variables:

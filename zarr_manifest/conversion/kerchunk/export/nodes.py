@@ -21,7 +21,7 @@ from zarr_manifest.conversion.zarr2 import (
     convert_array_to_zarr2,
     convert_group_to_zarr2,
 )
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError, in_context
 from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
@@ -121,11 +121,9 @@ class ExportedArray:
         """
         if self._documents is None:
             return self._native()
-        try:
+        with in_context(array=self.path):
             loaded = sync(self._documents.partition(index if self._is_partitioned else None))
             return self._references(loaded.manifest, loaded.locations)
-        except ManifestError as error:
-            raise error.in_context(array=self.path) from error.__cause__
 
     def finish(self, report: ConversionReport, references: int, stated_bytes: int) -> Zarr2Metadata:
         """Return the v2 metadata of the array, after all blocks have been loaded, and report it.

@@ -33,7 +33,7 @@ from zarr_manifest.conversion.zarr2 import (
     plan_nodes,
     refused_strays,
 )
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import ManifestError, NotConvertibleError, in_context
 from zarr_manifest.format import ancestors, collect, number_chunks, parse_conditions
 from zarr_manifest.manifest import (
     Extras,
@@ -173,10 +173,8 @@ def _require_each(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls
     nothing = np.zeros(len(order), np.int64)
     columns = _ArrayColumns(nothing.astype(np.int32), nothing, nothing.copy(), sources)
     for row, member in enumerate(order):
-        try:
+        with in_context(chunk=names[member]):
             columns.take(row, members.references.value(member, sources.urls))
-        except ManifestError as error:
-            raise error.in_context(chunk=names[member]) from error.__cause__
 
 
 def byte_range(parts: Sequence[object]) -> tuple[str | None, int, int]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from zarr_manifest.conversion.kerchunk.json import inline_bytes, with_versions
 from zarr_manifest.conversion.kerchunk.urls import SourceReference
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
+from zarr_manifest.errors import NotConvertibleError, SourceError, in_context
 from zarr_manifest.manifest import TO_THE_END, NumberedPaths, References, references_from_columns
 from zarr_manifest.showing import counted
 
@@ -194,17 +194,13 @@ class RefsFiles:
     # Its rows ----------------------------------------------------------------
 
     def _interpret(self, record: int, first: int, batch: Any) -> RefsBatch:
-        file = self.directory / f"refs.{record}.parq"
-        try:
-            return self._interpreted(first, batch)
-        except ManifestError as error:
-            raise error.in_context(location=str(file)) from error.__cause__
-        except UnicodeDecodeError as error:
-            raise NotConvertibleError("a text is not UTF-8", location=str(file)) from error
-        except arrow().ArrowException as error:
-            raise NotConvertibleError(
-                f"a column cannot be used: {error}", location=str(file)
-            ) from error
+        with in_context(location=str(self.directory / f"refs.{record}.parq")):
+            try:
+                return self._interpreted(first, batch)
+            except UnicodeDecodeError as error:
+                raise NotConvertibleError("a text is not UTF-8") from error
+            except arrow().ArrowException as error:
+                raise NotConvertibleError(f"a column cannot be used: {error}") from error
 
     def _interpreted(self, first: int, batch: Any) -> RefsBatch:
         data = _inline(first, batch)

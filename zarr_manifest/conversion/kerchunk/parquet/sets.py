@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
-from zarr_manifest.conversion.kerchunk.parquet.files import (
-    RefsFiles,
-    parquet,
-    refs_number,
-)
+from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, parquet, refs_number
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
@@ -36,6 +32,7 @@ from zarr_manifest.errors import (
     NotConvertibleError,
     SourceError,
     SourceNotFoundError,
+    in_context,
 )
 from zarr_manifest.manifest import JoinedReferences, Manifest, References
 from zarr_manifest.showing import counted
@@ -227,7 +224,7 @@ class RefsPartitions:
 
     def __iter__(self) -> Iterator[Manifest]:
         """Yield the partitions that have references, in C order."""
-        try:
+        with in_context(array=self.path):
             pending: list[References] = []
             owner: tuple[int, ...] = ()
             for batch in self.files.batches():
@@ -240,8 +237,6 @@ class RefsPartitions:
             if pending:
                 yield _joined(self.grid_shape, pending)
             self.was_read = True
-        except ManifestError as error:
-            raise error.in_context(array=self.path) from error.__cause__
 
     def first_relative(self) -> frozenset[str]:
         """Return the relative file paths among the first references."""
