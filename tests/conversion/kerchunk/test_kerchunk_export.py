@@ -31,9 +31,14 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     zarray,
 )
 from tests.conversion.zarr2.zarr2_arrays import has_codec
+from tests.hierarchies import files_below
 from tests.properties import examples
-from zarr_manifest import ManifestError, ManifestStore, write_manifest
-from zarr_manifest.conversion import export_kerchunk_json, read_kerchunk_json
+from zarr_manifest import ManifestError, ManifestStore, create_array, write_manifest
+from zarr_manifest.conversion import (
+    export_kerchunk_json,
+    export_kerchunk_parquet,
+    read_kerchunk_json,
+)
 from zarr_manifest.conversion.nodes import ConversionReport
 from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
@@ -392,6 +397,30 @@ def test_targets_that_are_not_new_files(tmp_path: Path) -> None:
         export_kerchunk_json(tmp_path / "h", "s3://bucket/references.json")
     export_kerchunk_json(tmp_path / "h", (tmp_path / "a b.json").as_uri())
     assert json.loads((tmp_path / "a b.json").read_text())["version"] == 1
+
+
+@pytest.mark.parametrize("name", ["refs.json", "refs.parq"])
+def test_a_set_is_replaced_as_a_whole(tmp_path: Path, name: str) -> None:
+    root, target = tmp_path / "h", tmp_path / "sets" / name
+    target.parent.mkdir()
+    zarr.create_group(root)
+    options: dict[str, Any] = {"shape": 1, "chunks": 1, "dtype": "u1"}
+    create_array(root, "a", {"0": {"path": "s3://b/f", "length": 1}}, **options)
+    export = export_kerchunk_json if name == "refs.json" else export_kerchunk_parquet
+    export(root, target)
+    before = files_below(target.parent)
+    create_array(root, "b", {"0": {"path": "s3://b/g", "length": 1}}, **options)
+    with pytest.raises(WriteConflictError, match="overwrite=True"):
+        export(root, target)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(root, target, overwrite=True, progress=interrupt)
+    assert files_below(target.parent) == before
+    assert export(root, target, overwrite=True).arrays == 2
+    assert [path.name for path in target.parent.iterdir()] == [name]
 
 
 def test_what_cannot_be_exported(tmp_path: Path) -> None:
