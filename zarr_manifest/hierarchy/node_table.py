@@ -31,9 +31,6 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
 from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
-# A state takes about 200 bytes; beyond this many, forget those of paths without a node.
-_MOST_STATES = 100_000
-
 
 class Native(Struct, frozen=True):
     """An array whose chunks are in the store, under their own keys."""
@@ -92,11 +89,6 @@ class NodeState(Struct):
     array: Array | Unsettled | None = None
     made_of: bytes = b""
     described: set[str] | None = None  # an empty set takes as much as all the rest
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether it only says that there was no node."""
-        return not (self.own or self.copy or self.array or self.described)
 
 
 UNKNOWN = NodeState()
@@ -186,26 +178,14 @@ class NodeTable:
         self._digests: dict[str, tuple[bytes, bytes]] = {}
         self._replaced: set[str] = set()  # paths of which different metadata were seen
         self._states: dict[str, NodeState] = {}
-        self._most_states = _MOST_STATES
 
     def _known(self, path: str) -> NodeState:
         """Return the state of a node, not to be changed."""
         return self._states.get(path, UNKNOWN)
 
     def _state(self, path: str) -> NodeState:
-        """Return the state of a node, to be changed."""
-        state = self._states.get(path)
-        if state is None:
-            if len(self._states) >= self._most_states:
-                self._forget_absent()
-            state = self._states.setdefault(path, NodeState())
-        return state
-
-    def _forget_absent(self) -> None:
-        for path, state in list(self._states.items()):
-            if state.is_absent:
-                self._states.pop(path, None)
-        self._most_states = _MOST_STATES + 2 * len(self._states)
+        """Return the state of a node, to be changed; made for nodes that have been seen only."""
+        return self._states.setdefault(path, NodeState())
 
     def to_pickle(self) -> Remembered:
         """Return what a pickled store takes along, with the digests of known arrays."""
