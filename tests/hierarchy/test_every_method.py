@@ -16,7 +16,7 @@ INHERITED = {
 }
 """Public members of Store that need no override, and why."""
 
-PRIVATE = ["_ensure_open", "_get_many", "_is_open", "_open", "_supports_sync_io"]
+PRIVATE = ["_ensure_open", "_is_open", "_open", "_supports_sync_io"]
 """Private members that zarr calls on stores."""
 
 

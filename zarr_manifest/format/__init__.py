@@ -67,9 +67,8 @@ from zarr_manifest.format.keys import (
     parse_canonical,
     parse_relative,
 )
-from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
+from zarr_manifest.format.limits import LARGEST_INTEGER, Limits, limit_exceeded, too_much
 from zarr_manifest.format.manifest_document import (
-    LARGEST_INTEGER,
     Entry,
     Lines,
     Members,

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from zarr_manifest.errors import InvalidConfigurationError, LimitExceededError
 from zarr_manifest.format.findings import Findings, collect
+from zarr_manifest.format.limits import LARGEST_INTEGER
 from zarr_manifest.showing import counted
 
 # Of numpy's arrays.
@@ -26,8 +27,6 @@ _MOST_DIMENSIONS = 64
 
 # Chunks of different lengths along one dimension.
 _MOST_EDGES = 2**22
-
-_LARGEST_INTEGER = 2**53 - 1
 
 
 class ChunkGrid(Struct, frozen=True):
@@ -217,7 +216,7 @@ def _parse_grid(name: str, shape: tuple[int, ...], configuration: Mapping[str, A
 
 def _is_natural(value: object) -> bool:
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return is_integer and 0 <= cast("int", value) <= _LARGEST_INTEGER
+    return is_integer and 0 <= cast("int", value) <= LARGEST_INTEGER
 
 
 def _length(value: Any) -> int:

@@ -26,6 +26,7 @@ from zarr_manifest.format.declared_documents import (
 )
 from zarr_manifest.format.document_codecs import KNOWN_CODECS, DocumentCodec
 from zarr_manifest.format.findings import Findings, strict
+from zarr_manifest.format.limits import LARGEST_INTEGER
 from zarr_manifest.showing import counted
 
 TRANSFORMER_NAME = "chunk-manifest-json"
@@ -36,9 +37,6 @@ TRANSFORMERS = "storage_transformers"
 # The value of the member that makes other readers refuse the array, named like the transformer
 # (specification, "The lock").
 LOCK: Mapping[str, Any] = {"must_understand": True}
-
-# Integers that every JSON implementation represents exactly (specification, "Manifest document").
-_LARGEST_INTEGER = 2**53 - 1
 
 # Of a URL reference, as in Limits.path_length.
 _MOST_CHARACTERS = 2**13
@@ -304,7 +302,7 @@ def _wrong_members_of_codec(codec: Mapping[str, Any]) -> Iterator[str]:
 def _interpret_partition_shape(declared: object) -> Findings[tuple[int, ...] | None]:
     items = cast("list[object]", declared) if isinstance(declared, list) else [None]
     # A bool is an int in Python, but not in JSON.
-    shape = [n for n in items if type(n) is int and 1 <= n <= _LARGEST_INTEGER]
+    shape = [n for n in items if type(n) is int and 1 <= n <= LARGEST_INTEGER]
     if len(shape) < len(items):
         yield InvalidConfigurationError("'partition_shape' is not a list of positive integers")
         return None

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from zarr_manifest.format.limits import LARGEST_INTEGER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -95,9 +97,7 @@ def is_possible_path(name: str) -> bool:
 
 # Chunks ------------------------------------------------------------------------
 
-# The largest integer that every JSON implementation can hold (specification, "Manifest document").
-_MAX_COORDINATE = 2**53 - 1
-_MAX_DIGITS = len(str(_MAX_COORDINATE))
+_MAX_DIGITS = len(str(LARGEST_INTEGER))
 _DIGITS_AND_SLASH = "0123456789/"
 
 
@@ -310,4 +310,4 @@ def _parse_joined(text: str, ndim: int, separator: str) -> tuple[int, ...] | Non
         if not part.isdecimal() or len(part) > _MAX_DIGITS or (part[0] == "0" and part != "0"):
             return None
     index = tuple(map(int, parts))
-    return index if max(index) <= _MAX_COORDINATE else None
+    return index if max(index) <= LARGEST_INTEGER else None

@@ -9,6 +9,9 @@ from msgspec import Struct
 from zarr_manifest.errors import Advice, LimitExceededError, Setting
 from zarr_manifest.showing import counted
 
+# Integers that every JSON implementation represents exactly (specification, "Manifest document").
+LARGEST_INTEGER = 2**53 - 1
+
 
 class Limits(Struct, frozen=True):
     """How large a manifest may be before it is rejected.

@@ -25,11 +25,8 @@ from zarr_manifest.errors import (
     ManifestError,
 )
 from zarr_manifest.format.findings import Findings
-from zarr_manifest.format.limits import Limits, limit_exceeded, too_much
+from zarr_manifest.format.limits import LARGEST_INTEGER, Limits, limit_exceeded, too_much
 from zarr_manifest.showing import brief, counted
-
-# Integers that every JSON implementation represents exactly (specification, "Manifest document").
-LARGEST_INTEGER = 2**53 - 1
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)]
 _Unset = msgspec.UnsetType

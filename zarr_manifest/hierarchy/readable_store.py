@@ -1,15 +1,15 @@
 """ReadableStore: the side of a ManifestStore that is read.
 
-Every method of zarr's Store that reads is overridden, so that none bypasses the manifests. Each
-resolves a key once: to the hierarchy's own store, to a node's metadata, shown without their
-declaration, or to a manifest's reference.
+Every method of zarr's Store that reads is overridden, so that none bypasses the manifests, unless
+zarr makes it of those that are. Each resolves a key once: to the hierarchy's own store, to a node's
+metadata, shown without their declaration, or to a manifest's reference.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -124,15 +124,6 @@ class ReadableStore(StoreOnStore):
                 raise
         if refused is not None:
             raise refused.exceptions[0]
-
-    async def _get_many(
-        self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
-    ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
-        async def one(key: str, prototype: BufferPrototype, part: ByteRequest | None) -> Any:
-            return key, await self.get(key, prototype, part)
-
-        for answer in asyncio.as_completed([one(*request) for request in requests]):
-            yield await answer
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""

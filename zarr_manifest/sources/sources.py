@@ -91,21 +91,15 @@ class Sources:
         own = () if directory is None else (directory,)
         self._directories = (*local_directories(allow), *own)
         self._hierarchy = hierarchy
+        #: Whether reading from the hierarchy's own store needs no network round trip.
+        self.hierarchy_is_on_disk = hierarchy.on_disk
+        #: Schemes that the specification does not know, and for which readers were given.
+        self.other_schemes = self._allow_list.other_schemes
         self.root = root
         self._max_gap = max_gap
         self._max_request = max_request
         self._readers: dict[tuple[str, str], _StoreReader] = {}
         self._targets: dict[UrlLocation, tuple[ObjectReader, str]] = {}
-
-    @property
-    def hierarchy_is_on_disk(self) -> bool:
-        """Whether reading from the hierarchy's own store needs no network round trip."""
-        return self._hierarchy.on_disk
-
-    @property
-    def other_schemes(self) -> frozenset[str]:
-        """Schemes that the specification does not know, and for which readers were given."""
-        return self._allow_list.other_schemes
 
     def check(self, locations: Iterable[Location]) -> None:
         """Reject unauthorised locations outside the hierarchy's store.
@@ -186,7 +180,7 @@ class Sources:
     def is_on_disk(self, location: Location) -> bool:
         """Whether a location is that of a local file, of which small parts are read quickly."""
         if isinstance(location, StoreLocation):
-            return self._hierarchy.on_disk
+            return self.hierarchy_is_on_disk
         return location.scheme == "file"
 
     async def fetch_lazily(self, location: Location, span: SourceRange) -> memoryview | FileBody:
