@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from tests.properties import examples
 from zarr_manifest.format.findings import collect, strict
-from zarr_manifest.format.limits import Limits
+from zarr_manifest.format.limits import LARGEST_INTEGER, Limits
 from zarr_manifest.format.manifest_document import (
-    LARGEST_INTEGER,
     interpret_document,
 )
 from zarr_manifest.manifest import Manifest

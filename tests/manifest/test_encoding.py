@@ -15,7 +15,7 @@ from tests.manifest.one_by_one import encode_document
 from zarr_manifest.format import grid_index
 from zarr_manifest.format.conditions import Conditions
 from zarr_manifest.format.keys import format_canonical
-from zarr_manifest.format.manifest_document import LARGEST_INTEGER
+from zarr_manifest.format.limits import LARGEST_INTEGER
 from zarr_manifest.manifest import (
     EMPTY,
     INLINE,
