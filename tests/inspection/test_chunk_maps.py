@@ -86,6 +86,8 @@ def hierarchy(tmp_path: Path) -> Path:
     zm.create_array(root, "sst", entries, dimension_names=["time", "x"], **options)
     native = zarr.create_array(root / "native", shape=(4, 4), chunks=(2, 2), dtype="i4")
     native[:2] = 1
+    old = zarr.create_array(root / "old", shape=6, chunks=2, dtype="i4", zarr_format=2)
+    old[2:4] = 1
     return root
 
 
@@ -136,9 +138,11 @@ def test_a_page_opens_from_disk(hierarchy: Path, tmp_path: Path, width: int) -> 
     page.write_text(text.replace("</main>", f"</main>{probe}"))
     shown = json.loads(_title(page, width))
     assert shown["width"] <= shown["window"]
-    assert shown["focusable"] == 2
-    assert len(shown["labels"]) == 2
-    assert "364 referenced, 1 missing" in "".join(shown["labels"])
+    assert shown["focusable"] == 3
+    # Of the manifest array by state and by source.
+    assert len(shown["labels"]) == 4
+    for counts in ("364 referenced, 1 missing", "2 native, 2 missing", "1 native, 2 missing"):
+        assert counts in "".join(shown["labels"])
 
 
 def _title(page: Path, width: int) -> str:

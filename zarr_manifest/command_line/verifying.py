@@ -24,6 +24,7 @@ from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, bars, page_optio
 from zarr_manifest.command_line.refreshing import renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.inspection import contents_html, finding_line
 from zarr_manifest.showing import shortened
 
@@ -147,8 +148,12 @@ def verify(
         )
     report.hierarchy = hierarchy
     if page is not None:
-        tree = contents_html(zarr_manifest.contents(hierarchy, **how), MOST_OF_A_PAGE)
-        write_page(page, hierarchy, report.html(MOST_OF_A_PAGE), tree)
+        try:
+            tree = zarr_manifest.contents(hierarchy, native_chunks=True, **how)
+        except ManifestError:  # native chunks cannot be listed on web servers
+            tree = zarr_manifest.contents(hierarchy, **how)
+        parts = report.html(MOST_OF_A_PAGE), contents_html(tree, MOST_OF_A_PAGE)
+        write_page(page, hierarchy, *parts)
     findings = [finding_line(each, spelled) for each in report]
     document = report.to_json()
     for shown_as, each in zip(document["findings"], report, strict=True):

@@ -19,6 +19,7 @@ from zarr.abc.store import Store
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, number_chunks, strict
 from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, Node
+from zarr_manifest.inspection.blocks import NativeArray
 from zarr_manifest.inspection.chunk_maps import ChunkMap
 from zarr_manifest.inspection.node_contents import Contents, NodeContents
 from zarr_manifest.locations import (
@@ -59,7 +60,7 @@ def contents(
         As for :class:`ManifestStore`. Sources are not read, and need not be allowed, but
         manifest documents outside the hierarchy must be.
     native_chunks : bool
-        Whether to list the chunks of native arrays of Zarr v3, too, for their maps.
+        Whether to list the chunks of native arrays, too, for their maps.
 
     Returns
     -------
@@ -140,10 +141,8 @@ async def _described(
         return NodeContents(node.path, "invalid", problem=node.problem), []
     if node.kind == "group":
         return NodeContents(node.path, "group"), []
-    if node.array is None:
-        return _old_array(node), []
-    known = _members(node.array)
-    if not node.array.declaration:
+    known = _old_members(node) if node.array is None else _members(node.array)
+    if node.array is None or not node.array.declaration:
         found = await _native(hierarchy, node) if native_chunks else None
         return NodeContents(node.path, "native array", **known, map=found), []
     try:
@@ -167,11 +166,12 @@ async def _described(
 
 
 async def _native(hierarchy: InspectedHierarchy, node: Node) -> ChunkMap | None:
-    grid = ChunkGrid.from_metadata(node.metadata)
-    if grid is None:
+    array = NativeArray.of(node)
+    if array is None:
         return None
+    grid = array.grid
     found = ChunkMap(grid.counts, _names(node))
-    chunks = np.array(list(await hierarchy.native_chunks(node, grid)), np.int64)
+    chunks = np.array(list(await hierarchy.native_chunks(array.node, grid)), np.int64)
     indices = chunks.reshape(len(chunks), len(grid.counts))
     found.add(number_chunks(indices, grid.counts))
     return found
@@ -219,12 +219,10 @@ def _members(array: ArrayMetadata) -> dict[str, Any]:
     }
 
 
-def _old_array(node: Node) -> NodeContents:
+def _old_members(node: Node) -> dict[str, Any]:
     shape: Any = node.metadata.get("shape")
     data_type: Any = node.metadata.get("dtype")
-    return NodeContents(
-        node.path,
-        "native array",
-        data_type=data_type if isinstance(data_type, str) else "structured",
-        shape=tuple(cast("list[int]", shape)) if isinstance(shape, list) else None,
-    )
+    return {
+        "data_type": data_type if isinstance(data_type, str) else "structured",
+        "shape": tuple(cast("list[int]", shape)) if isinstance(shape, list) else None,
+    }

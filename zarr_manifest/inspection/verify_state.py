@@ -169,7 +169,7 @@ class VerifyState:
             self._file.close()
 
     def record(self, result: BlockResult) -> None:
-        """Add the result of a block, which is not lost if the process is killed."""
+        """Add the result of a block, in any thread; it is not lost if the process is killed."""
         self._write(_Line(self.run, block=result))
 
     def end(self) -> None:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -256,8 +256,8 @@ class _Run:
     def check(self, workers: tuple[Executor, int], deadline: float) -> None:
         """Have all blocks checked, until the deadline."""
         executor, most = workers
-        work = Unforked(self.checker.check)
-        pending: dict[Future[BlockResult], int] = {}
+        work = Unforked(_RecordedCheck(self.checker, self.state).check)
+        pending: dict[Future[_Found], int] = {}
         try:
             for block in self._blocks():
                 known = self.state.recall(block.key)
@@ -281,12 +281,13 @@ class _Run:
             for future in pending:
                 future.cancel()
 
-    def _settle(self, pending: dict[Future[BlockResult], int]) -> None:
+    def _settle(self, pending: dict[Future[_Found], int]) -> None:
         """Wait for a block at least, and keep what was found."""
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
             del pending[future]
-            result = future.result()
-            self.state.record(result)
+            result, is_recorded = future.result()
+            if not is_recorded:
+                self.state.record(result)
             self._add(result)
 
     def _add(self, result: BlockResult) -> None:
@@ -413,6 +414,27 @@ class _Run:
         if self.unknown:
             names = ", ".join(f"/{path}" for path in shortened(self.unknown))
             yield f"arrays with an unknown chunk grid: {names}"
+
+
+type _Found = tuple[BlockResult, bool]
+
+
+@dataclass(slots=True)
+class _RecordedCheck:
+    """Checks blocks, and records each at once if this is done in this process."""
+
+    checker: BlockChecker
+    state: VerifyState | None
+
+    def check(self, block: ChunkBlock) -> _Found:
+        """Return what was found in a block, and whether it has been recorded."""
+        result = self.checker.check(block)
+        if self.state is not None:
+            self.state.record(result)
+        return result, self.state is not None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _RecordedCheck, (self.checker, None)
 
 
 async def _collected[T](items: AsyncIterator[T]) -> list[T]:
