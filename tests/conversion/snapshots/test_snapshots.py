@@ -222,6 +222,41 @@ def test_a_shared_place_gets_only_what_is_new(tmp_path: Path) -> None:
     assert not zm.diff(tmp_path / "2.zarr", tmp_path / "4.zarr").nodes
 
 
+@pytest.mark.parametrize("has_versions", [False, True])
+def test_a_later_copy_reads_only_what_is_new(
+    has_versions: bool, s3_server: S3Server, s3_bucket: str, tmp_path: Path
+) -> None:
+    """Of a live native array that grows: what has the ETag or version of before is not read."""
+    if has_versions:
+        s3_server.enable_versioning(s3_bucket)
+    url, chunks = f"s3://{s3_bucket}/live.zarr", tmp_path / "chunks"
+    store = ObjectStore(S3Store.from_url(url, **s3_server.options))
+    array = zarr.create_array(store, data=np.repeat([1, 2, 1], 100), chunks=100, compressors=None)
+    access: Any = {f"s3://{s3_bucket}/": zm.anonymous(**s3_server.options)}
+
+    def read_for(number: int) -> list[str]:
+        s3_server.clear()
+        target = tmp_path / f"{number}.zarr"
+        zm.snapshot(url, target, copy=True, chunks_in=chunks, allow=access)
+        requests = [each for each in s3_server.requests if each.method == "GET"]
+        found: Any = zarr.open(zm.ManifestStore(target, allow=[f"{chunks}/"]), mode="r")
+        assert found[:].tolist() == array[:].tolist()
+        return sorted(each.path[-1] for each in requests if "/c/" in each.path)
+
+    assert read_for(1) == ["0", "1", "2"]
+    assert read_for(2) == []
+    array[:100] = 3
+    array.resize((400,))
+    array[300:] = 4
+    assert read_for(3) == ["0", "3"]
+    # What was removed is copied again, and a record that is damaged saves nothing.
+    shutil.rmtree(chunks / "sha256")
+    assert read_for(4) == ["0", "1", "2", "3"]
+    (record,) = (chunks / "origins").iterdir()
+    record.write_text("{")
+    assert read_for(5) == ["0", "1", "2", "3"]
+
+
 def test_cleaning_a_shared_place(tmp_path: Path) -> None:
     """What a hierarchy that is not named may use stays, unless it is said that there is none."""
     live, chunks = tmp_path / "live.zarr", tmp_path / "chunks"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.manifest import Row
@@ -15,6 +19,24 @@ class Copied(NamedTuple):
     checksum: str
     size: int
     data: bytes | None = None
+
+
+class Origins(Struct, frozen=True):
+    """What the chunks of an array were copied from: checksums by digests of what is read.
+
+    Parameters
+    ----------
+    key : str
+        Where this is kept, beside the chunks.
+    known : dict of str to str
+        Of the snapshot before.
+    present : dict of str to str
+        Of this one.
+    """
+
+    key: str
+    known: dict[str, str]
+    present: dict[str, str]
 
 
 class Copies:
@@ -40,18 +62,42 @@ class Copies:
         self._prefix = prefix
         self._is_shared = is_shared
         self._there: set[str] = set()
+        self._origins: dict[str, Origins] = {}
 
     def path(self, checksum: str) -> str:
         """Return the path of a chunk in manifests."""
         return self._prefix + chunk_name(checksum)
 
-    async def has(self, checksum: str) -> bool:
-        """Whether a chunk is there, so that it need not be copied."""
+    def origins(self, array: str) -> Origins:
+        """Return what an array's chunks were copied from before, given its URL."""
+        key = f"origins/{hashlib.sha256(array.encode()).hexdigest()}.json"
+        if key not in self._origins:
+            body = self._store.read(key).body if self._is_shared else None
+            try:
+                known = msgspec.json.decode(body or b"{}", type=dict[str, str])
+            except msgspec.DecodeError:
+                known = {}  # all is read again
+            self._origins[key] = Origins(key, known, {})
+        return self._origins[key]
+
+    def keep_origins(self) -> None:
+        """Keep what all chunks were copied from, for the next snapshot."""
+        for each in self._origins.values():
+            if self._is_shared and each.present != each.known:
+                self._store.put(each.key, msgspec.json.encode(each.present))
+
+    async def known(self, entry: Row, origin: str, origins: Origins) -> Copied | None:
+        """Return the copy that there is of a chunk; None if it has to be read."""
+        checksum = entry.checksum or ""
+        if not checksum.startswith("sha256:"):
+            checksum = origins.known.get(origin, "")
+        if not checksum or (entry.length or 0) <= SMALL_CHUNK:
+            return None
         if checksum not in self._there and self._is_shared:
             key = self._below + chunk_name(checksum)
             if await self._store.store.exists(key):
                 self._there.add(checksum)
-        return checksum in self._there
+        return Copied(checksum, entry.length or 0) if checksum in self._there else None
 
     def add(self, entry: Row, body: memoryview) -> Copied:
         """Copy a chunk, unless it is there; in any thread."""

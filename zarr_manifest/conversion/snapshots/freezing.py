@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -50,7 +51,6 @@ from zarr_manifest.manifest import (
     references_of,
 )
 from zarr_manifest.sources import WHOLE, ObjectVersion, in_order, source_range
-from zarr_manifest.writing import SMALL_CHUNK
 from zarr_manifest.zarr_internals import sync
 
 # Number of chunks that are read, and held in memory, at a time.
@@ -116,6 +116,8 @@ class Freezing:
         for before in listed:
             if isinstance(before, ArrayNode):
                 _require_same_chunks(before, again.get(before.path))
+        if self._copies is not None:
+            self._copies.keep_origins()
 
     def _stored(self) -> list[StoredNode]:
         hierarchy = self._hierarchy
@@ -279,6 +281,15 @@ class Freezing:
             extras=dict(sorted(extras.items())),
         )
 
+    def _origin(self, part: _Part, entry: Row) -> str:
+        """Return a digest of what a chunk is read from; empty if that may change unnoticed."""
+        stated, place = entry.conditions, part.places[entry.path_number]
+        if not (stated.are_exact and self._is_firm(place)):
+            return ""
+        path = part.table.paths[entry.path_number]  # its query may be a signature
+        what = (path, entry.offset, entry.length, stated.version, stated.etag, entry.checksum)
+        return hashlib.sha256(repr(what).encode()).hexdigest()
+
     def _read[T](
         self,
         part: _Part,
@@ -287,13 +298,21 @@ class Freezing:
         copies: Copies | None = None,
     ) -> Iterator[T | Any]:
         """Yield what is made of the bytes of chunks, but those that there are copies of."""
+        root = self._hierarchy.sources.root
+        array = f"{root.url if root else ''} {part.path}"
+        origins = None if copies is None else copies.origins(array)
 
         async def one(row: int) -> T | Copied:
             entry = part.table.row(row)
-            checksum = entry.checksum or ""
-            is_known = checksum.startswith("sha256:") and (entry.length or 0) > SMALL_CHUNK
-            if copies is not None and is_known and await copies.has(checksum):
-                return Copied(checksum, entry.length or 0)
+            if copies is None or origins is None:
+                return await read(row, entry)
+            origin = self._origin(part, entry)
+            found: Any = await copies.known(entry, origin, origins) or await read(row, entry)
+            if origin and found.data is None:
+                origins.present[origin] = found.checksum
+            return found
+
+        async def read(row: int, entry: Row) -> T:
             span = source_range(entry.offset, entry.length, WHOLE)
             place = part.places[entry.path_number]
             try:

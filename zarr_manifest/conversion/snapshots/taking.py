@@ -70,7 +70,8 @@ def snapshot(
         ones into the manifest.
     chunks_in : str, Path, obstore store or zarr Store, optional
         Where they are copied to instead of `target`, to be shared by several snapshots: a chunk
-        that is there is not written again, and not read if the source states its sha256.
+        that is there is not written again, and not read if the source states its sha256, or if
+        an earlier snapshot copied it from an object of the same version or strong entity tag.
         It must have a URL, and readers must allow it.
     codecs, partition_shape, inline_below, overwrite, lock, sole_writer, progress
         How it is written; see :func:`zarr_manifest.conversion.write_hierarchy`. Partitioned
