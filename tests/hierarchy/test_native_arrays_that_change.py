@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,14 @@ def test_a_store_that_moves(root: Path, kind: Callable[[Path], Store]) -> None:
     native[0, 0] = 77
     assert read(zm.ManifestStore(root.with_name("moved.zarr")), "g/x")[0, 0] == 77
     assert not root.exists()
+
+
+def test_a_store_that_moves_between_two_tasks(root: Path) -> None:
+    underneath = LocalStore(root)
+    native = opened(zm.ManifestStore(underneath))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(native))[:], FIELD)
+    moved(underneath, root.with_name("moved.zarr"))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(native))[:], FIELD)
 
 
 @READS

@@ -13,9 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from msgspec.structs import astuple
 from zarr.abc.store import Store
+from zarr.storage import LocalStore
 
 from zarr_manifest.format import METADATA_NAMES, Configuration, Limits
 from zarr_manifest.hierarchy.changing import (
@@ -197,6 +199,7 @@ class ManifestStore(ReadableStore):
     def _nodes(self) -> KnownNodes:
         # zarr can move a LocalStore beneath this one: nothing must be read where it was before.
         if self._local is not None and self._local.root is not self._root:
+            self._identity = os.urandom(16)
             alone = self._array_alone
             self._connect()
             self._known = (
@@ -243,31 +246,35 @@ class ManifestStore(ReadableStore):
 
     # What the store is -------------------------------------------------------
 
-    _STATE = (
-        "_allow",
-        "_base",
-        "_conditions",
-        "_identity",
-        "_limits",
-        "_max_gap",
-        "_remembered",
-        "_store",
-        "_verify",
-    )
+    _STATE = ("_allow", "_identity", "_store")
+    _DEFAULTS: ClassVar[dict[str, Any]] = {
+        "_base": None,
+        "_conditions": "check",
+        "_limits": Limits(),
+        "_max_gap": DEFAULT_MAX_GAP,
+        "_verify": "auto",
+    }
 
     def __getstate__(self) -> dict[str, Any]:
+        # Few objects, because each task of dask pickles and unpickles them.
+        nodes = self._nodes
         if (alone := self._array_alone) is not None:
-            return {**self._shared(), "_remembered": Remembered(), "_alone": alone}
+            return {**self._settings(), "_alone": astuple(alone)}
         # A worker that does not find a declaration, or another one, must know what there was.
-        return {**self._shared(), "_remembered": self._nodes.to_pickle()}
+        return {**self._settings(), "_remembered": nodes.to_pickle()}
 
-    def _shared(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._STATE}
+    def _settings(self) -> dict[str, Any]:
+        stated = ((name, getattr(self, name)) for name in self._DEFAULTS)
+        changed = {name: value for name, value in stated if value != self._DEFAULTS[name]}
+        return {name: getattr(self, name) for name in self._STATE} | changed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        alone: PickledArray | None = state.pop("_alone", None)
+        alone = PickledArray(*state.pop("_alone")) if "_alone" in state else None
+        remembered: Remembered = state.setdefault("_remembered", Remembered())
         identity = state["_identity"], alone is None
-        same = state["_store"], state["_remembered"].copied()
+        # A directory that moves gets another identity: comparing paths would take 15 µs.
+        other = None if type(state["_store"]) is LocalStore else state["_store"]
+        same = other, remembered.copied()
         known = _unpickled.pop(identity, None)
         # The next task of a worker finds nodes, manifests and clients of the one before.
         store = known[1] if known is not None and known[0] == same else None
@@ -286,7 +293,7 @@ class ManifestStore(ReadableStore):
             self._opener, self._known = store, found[1]
 
     def _set(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
+        for name, value in (self._DEFAULTS | state).items():
             setattr(self, name, value)
         self._import(self._store)
         self._connect()
@@ -326,7 +333,8 @@ class ManifestStore(ReadableStore):
         twin = object.__new__(type(self))
         store = self._store.with_read_only(read_only)
         # What one of them sees, or deletes, concerns the other.
-        twin._set({**self._shared(), "_store": store, "_identity": os.urandom(16)})
+        own = {"_store": store, "_identity": os.urandom(16), "_remembered": self._remembered}
+        twin._set({**self._settings(), **own})
         return twin
 
     @property
@@ -457,7 +465,9 @@ class ManifestStore(ReadableStore):
 
 # Stores that this process has unpickled, by identity and whether it was for all arrays, the latest
 # last; with the store underneath, and what was remembered. dask pickles one with every task.
-_unpickled = OrderedDict[tuple[bytes, bool], tuple[tuple[Store, Remembered], ManifestStore]]()
+_unpickled = OrderedDict[
+    tuple[bytes, bool], tuple[tuple[Store | None, Remembered], ManifestStore]
+]()
 _MOST_UNPICKLED = 8
 
 
