@@ -231,7 +231,6 @@ def test_a_prefix_for_which_a_copy_stands_in_is_not_read(root: Path, private: Pa
 # Native arrays ---------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("pipeline")
 @pytest.mark.parametrize("what", ["native/c/1", "native/c"])
 def test_native_chunks_behind_links(
     make: Callable[[Path], Any], root: Path, private: Path, what: str
@@ -318,7 +317,6 @@ def test_a_fifo_does_not_hang(make: Callable[[Path], Any], root: Path, name: str
         read(make(root))
 
 
-@pytest.mark.usefixtures("pipeline")
 def test_a_fifo_for_a_native_chunk_does_not_hang(make: Callable[[Path], Any], root: Path) -> None:
     (root / "native/c/1").unlink()
     os.mkfifo(root / "native/c/1")

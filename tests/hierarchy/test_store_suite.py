@@ -17,7 +17,7 @@ from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachi
 from zarr.testing.store import StoreTests
 
 import zarr_manifest as zm
-from tests.properties import examples
+from tests.properties import THOROUGH, examples
 
 
 class _ManifestStoreTests(StoreTests[zm.ManifestStore, cpu.Buffer]):
@@ -94,7 +94,10 @@ _MODEST = settings(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The data type")  # the machine draws unspecified ones
 @pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
-@pytest.mark.parametrize("make", [MemoryStore, lambda: ObjectStore(ObstoreMemoryStore())])
+@pytest.mark.parametrize(
+    "make",
+    [MemoryStore, lambda: ObjectStore(ObstoreMemoryStore())] if THOROUGH else [MemoryStore],
+)
 def test_hierarchy_machine(make: Any) -> None:
     class Machine(ZarrHierarchyStateMachine):
         def __init__(self) -> None:

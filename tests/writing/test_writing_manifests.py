@@ -21,7 +21,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 import zarr_manifest as zm
 from tests.hierarchies import files_below, split_into_source, without_partitions
 from tests.manifest.test_manifest import manifests as manifest_cases
-from tests.properties import examples
+from tests.properties import THOROUGH, examples
 from zarr_manifest.format.keys import format_canonical
 
 type Index = tuple[int, ...]
@@ -301,9 +301,12 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+# Each is replaced by the next one; in the thorough tier, by all.
+PAIRS = [*itertools.product(FORMS, FORMS)] if THOROUGH else [*itertools.pairwise([*FORMS, "whole"])]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("after", FORMS)
-@pytest.mark.parametrize("before", FORMS)
+@pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_what_is_replaced_stays_for_those_who_have_it_open(before: str, after: str) -> None:
     store = MemoryStore()
     new_array(store)

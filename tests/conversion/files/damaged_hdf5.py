@@ -1,14 +1,13 @@
 """Damaged HDF5 files, and what becomes of them.
 
-As a program, it reports on a range of seeds, a line for each: HDF5 itself does not survive every
-damaged file, so that those of random damage are read in another process.
+HDF5 itself does not survive every damaged file, so that those of random damage are read in another
+process.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -79,14 +78,11 @@ def damaged(body: bytes, seed: int) -> bytes:
     return bytes(changed)
 
 
-def main(start: int, stop: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+def report(start: int, stop: int, printed: Path) -> None:
+    """Report on a range of seeds, a line for each."""
+    with tempfile.TemporaryDirectory() as directory, printed.open("w", buffering=1) as lines:
         path = Path(directory, "f.h5")
         bodies = [write(path, "earliest"), write(path, "latest"), write_netcdf(path)]
         for seed in range(start, stop):
             path.write_bytes(damaged(bodies[seed % len(bodies)], seed))
-            print(json.dumps([seed, outcome(path)]), flush=True)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+            lines.write(f"{json.dumps([seed, outcome(path)])}\n")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
+from tests.processes import CONTEXT
 from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import NotConvertibleError, SourceError
 
@@ -100,35 +99,21 @@ def test_in_parallel_with_progress(months: list[Path], tmp_path: Path, kind: str
     assert seen == [(path.as_uri(), n + 1, 3) for n, path in enumerate(months)]
 
 
-IN_PROCESSES = """
-import multiprocessing, sys
-from concurrent.futures import ProcessPoolExecutor
-from zarr_manifest.conversion import read_files
-if __name__ == "__main__":
-    paths = sys.argv[1:]
-    # Starts the threads of obstore, which forks lack.
-    list(read_files(paths[0]))
-    for method in ("spawn", "fork"):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
-            nodes = read_files(paths, concat_dim="time", parallel=pool)
-            print(method, sorted(node.path for node in nodes))
-"""
-
-
 def test_in_processes_unless_they_are_forks(months: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text(IN_PROCESSES)
-    command = [sys.executable, str(tmp_path / "main.py"), *map(str, months)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    (spawned,) = done.stdout.splitlines()
-    assert spawned.startswith("spawn ")
-    assert "'sst'" in spawned
-    assert "ValueError: files cannot be read in forked processes" in done.stderr
+    with ProcessPoolExecutor(1, CONTEXT) as pool:
+        check(convert(months, tmp_path / "h.zarr", concat_dim="time", parallel=pool), months)
+    # The threads of obstore have started by now, which forks lack.
+    fork = multiprocessing.get_context("fork")
+    with (
+        ProcessPoolExecutor(1, fork) as pool,
+        pytest.raises(ValueError, match="files cannot be read in forked processes"),
+    ):
+        list(read_files(months, concat_dim="time", parallel=pool))
 
 
 def test_a_worker_that_dies(months: list[Path]) -> None:
-    spawn = multiprocessing.get_context("spawn")
     with (
-        ProcessPoolExecutor(1, spawn, initializer=os._exit, initargs=(9,)) as pool,
+        ProcessPoolExecutor(1, CONTEXT, initializer=os._exit, initargs=(9,)) as pool,
         pytest.raises(SourceError, match="a worker ended without an answer") as raised,
     ):
         list(read_files(months, concat_dim="time", parallel=pool))

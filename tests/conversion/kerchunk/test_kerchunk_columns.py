@@ -37,7 +37,7 @@ def _told(node: Node) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_mistakes", [False, True])
-@examples(3)
+@examples(1.5)
 @given(data=st.data(), size=st.integers(1, 400), at_once=st.integers(1, 9))
 def test_parts_of_a_document_are_read_as_the_whole_one_by_one(
     data: st.DataObject, size: int, at_once: int, with_mistakes: bool
@@ -103,7 +103,7 @@ def test_nothing_is_called_for_each_reference(arrays: int) -> None:
 @pytest.mark.slow
 def test_memory_is_little_beyond_the_document() -> None:
     list(read_kerchunk_json(plain_json(1000)))
-    document = plain_json(200_000)
+    document = plain_json(count := 100_000)
     tracemalloc.start()
     try:
         nodes = list(read_kerchunk_json(document))
@@ -111,5 +111,5 @@ def test_memory_is_little_beyond_the_document() -> None:
     finally:
         tracemalloc.stop()
     assert isinstance(nodes[1], ArrayNode)
-    assert held < 25 * 200_000
-    assert peak < 100 * 200_000
+    assert held < 25 * count
+    assert peak < 100 * count
