@@ -11,7 +11,7 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from zarr_manifest.errors import (
     InvalidChunkKeyError,
     InvalidEntryError,
     InvalidPathError,
-    ManifestError,
 )
 from zarr_manifest.format import (
     Configuration,
@@ -82,7 +81,21 @@ def interpret_entries(
             _require_paths(array, references)
             return references
         return _interpret_document(array, entries.dumps())
-    return _interpret_pairs(array, _pairs(entries), batch_size)
+    columns, pairs = EntryColumns(array.chunk_grid.counts), _pairs(entries)
+    while batch := list(itertools.islice(pairs, batch_size)):
+        if columns.take(batch):
+            continue
+        usual = [pair for pair in batch if columns.may_take(pair[1])]
+        if 0 < len(usual) < len(batch) and columns.take(usual):
+            batch = [pair for pair in batch if not columns.may_take(pair[1])]
+        # Raises what is wrong with them.
+        columns.joined.add_references(_interpret_as_document(array, batch))
+    found = columns.joined.references(array.chunk_grid.counts)
+    if found is None:
+        index = grid_indices(array.chunk_grid.counts, np.array(columns.joined.repeated()[:1]))
+        raise _repeated(format_canonical(index[0].tolist()))
+    _require_paths(array, found)
+    return found
 
 
 def _interpret_document(array: DeclaredArray, document: bytes) -> References:
@@ -100,88 +113,9 @@ def _interpret_document(array: DeclaredArray, document: bytes) -> References:
     return loaded.manifest
 
 
-def _interpret_pairs(array: DeclaredArray, pairs: Iterator[Pair], batch_size: int) -> References:
-    """Return pairs of chunk and entry as a manifest, in columns as far as possible.
-
-    If anything may be wrong with them, they are interpreted as one document, so that it does
-    not depend on batches which problem is reported.
-    """
-    columns = EntryColumns(array.chunk_grid.counts)
-    given: list[TakenEntries | list[Pair]] = []
-    try:
-        return _in_columns(array, _batches(pairs, given, batch_size), columns, given)
-    except _Doubt as doubt:
-        error = doubt.__cause__
-    again = (
-        columns.give_back(batch) if isinstance(batch, TakenEntries) else batch for batch in given
-    )
-    return _interpret_as_document(array, itertools.chain(*again, _failing(error), pairs))
-
-
-class _Doubt(Exception):
-    """The entries may be invalid; any cause is an error of the caller's iterable."""
-
-
-def _failing(error: BaseException | None) -> Iterator[Pair]:
-    if error is not None:
-        raise error
-    yield from ()
-
-
 def _interpret_as_document(array: DeclaredArray, pairs: Iterable[Pair]) -> References:
     document = json.dumps(_by_key(pairs), default=_as_json).encode()
     return _interpret_document(array, document)
-
-
-def _in_columns(
-    array: DeclaredArray,
-    batches: Iterator[list[Pair]],
-    columns: EntryColumns,
-    given: list[TakenEntries | list[Pair]],
-) -> References:
-    """Return pairs of chunk and entry as a manifest; the last of those given may be replaced.
-
-    Raises
-    ------
-    _Doubt
-        Something may be wrong with them.
-    """
-    for batch in batches:
-        taken = columns.take(batch)
-        if taken is not None:
-            given[-1] = taken
-            continue
-        usual = [pair for pair in batch if columns.may_take(pair[1])]
-        taken = columns.take(usual) if usual else None
-        others = batch if taken is None else [p for p in batch if not columns.may_take(p[1])]
-        try:
-            columns.joined.add_references(_interpret_as_document(array, others))
-        except (ManifestError, TypeError, ValueError, RecursionError):
-            raise _Doubt from None
-    found = columns.joined.references(array.chunk_grid.counts)
-    if found is None:
-        raise _Doubt
-    try:
-        _require_paths(array, found)
-    except InvalidPathError:
-        raise _Doubt from None
-    return found
-
-
-def _batches(
-    pairs: Iterator[Pair], given: list[TakenEntries | list[Pair]], batch_size: int
-) -> Iterator[list[Pair]]:
-    """Yield pairs in batches, and note them as given, even if the next pair is an error."""
-    while True:
-        batch: list[Pair] = []
-        given.append(batch)
-        try:
-            batch.extend(itertools.islice(pairs, batch_size))
-        except Exception as error:
-            raise _Doubt from error
-        if not batch:
-            return
-        yield batch
 
 
 def _require_paths(array: DeclaredArray, manifest: References) -> None:
@@ -199,7 +133,7 @@ def _by_key(pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
     for chunk, entry in pairs:
         key = _key(chunk)
         if key in by_key:
-            raise InvalidChunkKeyError("two entries name this chunk", chunk=key)
+            raise _repeated(key)
         if not isinstance(entry, Mapping):
             raise InvalidEntryError(
                 f"an entry must be a mapping, such as {{'path': 'f.nc'}}, not {entry!r}", chunk=key
@@ -214,6 +148,10 @@ def _by_key(pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
             )
         by_key[key] = dict(members)
     return by_key
+
+
+def _repeated(chunk: str) -> InvalidChunkKeyError:
+    return InvalidChunkKeyError("two entries name this chunk", chunk=chunk)
 
 
 def _pairs(entries: Any) -> Iterator[Pair]:
@@ -269,24 +207,6 @@ _USUAL_MEMBERS = frozenset(
 ) | {()}
 
 
-class TakenEntries(NamedTuple):
-    """Entries in the order in which they were given.
-
-    Attributes
-    ----------
-    rows : slice
-        Their rows among all that were taken.
-    shapes : tuple of tuple of str
-        Which members entries have, in which order.
-    shape_numbers : ndarray of uint8
-        Index of each row's shape; empty if all have the same.
-    """
-
-    rows: slice[int, int]
-    shapes: tuple[tuple[str, ...], ...]
-    shape_numbers: npt.NDArray[np.uint8]
-
-
 class EntryColumns:
     """Takes entries of one array.
 
@@ -303,10 +223,10 @@ class EntryColumns:
     Examples
     --------
     >>> columns = EntryColumns((4,))
-    >>> columns.take([((1,), {"path": "a"}), ((3,), {})]).rows
-    slice(0, 2, None)
-    >>> columns.take([((1,), {"path": "a", "etag": '"1"'})]) is None
-    True
+    >>> columns.take([((1,), {"path": "a"}), ((3,), {})]), len(columns.joined)
+    (True, 2)
+    >>> columns.take([((1,), {"path": "a", "etag": '"1"'})])
+    False
     """
 
     def __init__(self, grid_shape: tuple[int, ...]) -> None:
@@ -318,50 +238,27 @@ class EntryColumns:
         """Whether an entry has no other members, though their values may be anything."""
         return set(map(type, [entry])) == {dict} and tuple(entry) in _USUAL_MEMBERS
 
-    def take(self, pairs: Sequence[Pair]) -> TakenEntries | None:
+    def take(self, pairs: Sequence[Pair]) -> bool:
         """Take entries, unless one of them may be invalid, or have other members."""
         entries: list[Any] = [entry for _, entry in pairs]
         if set(map(type, entries)) != {dict}:
-            return None
+            return False
         shapes = Counter[tuple[Any, ...]](map(tuple, entries))
         if not shapes.keys() <= _USUAL_MEMBERS:
-            return None
+            return False
         numbers = self._numbers([chunk for chunk, _ in pairs])
         offsets = _integers(_members(entries, shapes, "offset", 0), 0)
         lengths = _integers(_members(entries, shapes, "length", TO_THE_END), TO_THE_END)
         path_numbers = self._path_numbers(_members(entries, shapes, "path", ""), shapes.get((), 0))
         if numbers is None or offsets is None or lengths is None or path_numbers is None:
-            return None
+            return False
         # Unlike what is absent, a length that is given is not 0 or less.
         without_length = sum(count for shape, count in shapes.items() if "length" not in shape)
         too_large = offsets + np.maximum(lengths, 0) > _LARGEST_INTEGER
         if np.count_nonzero(lengths < 1) != without_length or too_large.any():
-            return None
-        numbered = {shape: number for number, shape in enumerate(shapes)}
-        of_rows = [numbered[tuple(entry)] for entry in entries] if len(shapes) > 1 else []
-        start = len(self.joined)
+            return False
         self.joined.add(Columns(numbers, offsets, lengths, path_numbers))
-        rows = slice(start, start + len(entries))
-        return TakenEntries(rows, tuple(shapes), np.array(of_rows, np.uint8))
-
-    def give_back(self, taken: TakenEntries) -> Iterator[Pair]:
-        """Yield entries like those that were taken."""
-        columns = self.joined.columns(taken.rows)
-        indices: list[list[int]] = grid_indices(self._grid_shape, columns.numbers).tolist()
-        names, (every, *_) = [*self._paths, ""], taken.shapes
-        shape_numbers: list[int] = taken.shape_numbers.tolist()
-        shapes = [taken.shapes[number] for number in shape_numbers] or [every] * len(indices)
-        values: list[list[int]] = [
-            column.tolist() for column in (columns.offsets, columns.lengths, columns.path_numbers)
-        ]
-        rows = zip(indices, shapes, *values, strict=True)
-        for index, shape, offset, length, number in rows:
-            entry: dict[str, Any] = {
-                "path": names[max(number, -1)],
-                "offset": offset,
-                "length": length,
-            }
-            yield tuple(index), {name: entry[name] for name in shape}
+        return True
 
     def _numbers(self, chunks: list[Any]) -> npt.NDArray[np.int64] | None:
         """Return the C-order numbers of chunks, given by index or by key."""
