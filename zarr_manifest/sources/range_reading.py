@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import mmap
 import threading
 from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -194,7 +194,7 @@ class _Reading(Struct, frozen=True):
     def requests(
         self, objects: Sequence[tuple[SourceObject, list[int]]]
     ) -> list[Coroutine[Any, Any, None]]:
-        """Return as many reads as there may be requests; each takes the next request of all."""
+        """Return as many reads as there are requests at a time; each takes the next of all."""
 
         def planned() -> Iterator[_Planned]:
             for source, rows in objects:
@@ -202,8 +202,9 @@ class _Reading(Struct, frozen=True):
                     yield source, [rows[member] for member in request.members], request
 
         requests, budget = planned(), _budget()
-        most = min(_MOST_REQUESTS, sum(len(rows) for _, rows in objects))
-        return [self._read(requests, budget) for _ in range(most)]
+        first = list(itertools.islice(requests, _MOST_REQUESTS))
+        requests = itertools.chain(first, requests)
+        return [self._read(requests, budget) for _ in first]
 
     async def _read(self, requests: Iterator[_Planned], budget: Budget) -> None:
         for source, rows, request in requests:
@@ -301,7 +302,7 @@ def _divided(
         before = int(ends[-1])
         owners = (ends - 1) // each
         cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(file.rows)]
-        for first, last in pairwise(cuts):
+        for first, last in itertools.pairwise(cuts):
             divided[int(owners[first])].append(structs.replace(file, rows=file.rows[first:last]))
     return [share for share in divided if share]
 

@@ -234,7 +234,10 @@ class _TimedReader(io.RawIOBase):
         seconds = self._until - time.monotonic()
         if seconds <= 0:
             raise TimeoutError
-        self._socket.settimeout(seconds)
+        # Not for each part: other threads take a turn after that.
+        present = self._socket.gettimeout()
+        if present is None or not seconds <= present <= 1.05 * seconds:
+            self._socket.settimeout(seconds)
         return self._raw.readinto(memory)
 
     def close(self) -> None:
