@@ -138,7 +138,8 @@ class BlockChecker:
                 for position in np.flatnonzero(block.wanted).tolist():
                     check.faults.setdefault(position, decoding)
             reader = _ChunkReader(check, decoding if isinstance(decoding, ChunkDecoding) else None)
-            await in_decoding_thread(reader.read_inline)
+            if block.inline:
+                await in_decoding_thread(reader.read_inline)
             await reader.read_ranges(self._sources)
         return check.finished(self._source_of)
 

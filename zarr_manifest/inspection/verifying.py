@@ -69,8 +69,9 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# Blocks that are checked at a time, or wait to be, and chunks in them.
-_THREADS = 4
+# Blocks that are checked at a time, each by several requests: the threads of more would only take
+# turns. Blocks that are checked or wait to be, and chunks in them.
+_THREADS = 2
 _MOST_BLOCKS = 256
 _MOST_CHUNKS = 2**18
 
