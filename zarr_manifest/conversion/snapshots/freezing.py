@@ -310,7 +310,8 @@ class Freezing:
             found: Any = await copies.known(entry, origin, origins) or await read(row, entry)
             if origin and found.data is None:
                 origins.present[origin] = found.checksum
-            return found
+            copied: Copied = found
+            return copied
 
         async def read(row: int, entry: Row) -> T:
             span = source_range(entry.offset, entry.length, WHOLE)
