@@ -113,7 +113,9 @@ def _write_many(directory: Path, count: int) -> None:
         (count,), paths=paths, offsets=numbers % each, lengths=np.ones(count, np.int64)
     )
     options: dict[str, Any] = {"shape": count, "chunks": 1, "dtype": "u1", "compressors": None}
-    zm.create_array(directory / "many.zarr", "a", manifest, partition_shape=[100_000], **options)
+    # With a base, as snapshots have, equal documents say the same wherever they are.
+    options |= {"partition_shape": [100_000], "base": f"{directory.as_uri()}/"}
+    zm.create_array(directory / "many.zarr", "a", manifest, **options)
 
 
 def _verified(root: Path, chunks: int, **options: Any) -> tuple[float, float]:
