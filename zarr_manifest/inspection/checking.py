@@ -107,7 +107,7 @@ class BlockChecker:
         self._sources = hierarchy.sources
         self._allow = AllowList(hierarchy.allow)
         self._pace = Pace(_AT_ONCE, settings.per_second)
-        self._known: dict[ObjectVersion, tuple[asyncio.Future[_States], int]] = {}
+        self._known: dict[ObjectVersion, tuple[asyncio.Future[list[_State]], int]] = {}
         self._decodings: dict[str, ChunkDecoding | Fault] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -125,13 +125,12 @@ class BlockChecker:
         check = _Check(block)
         states = await self._states(block.ranges.objects, check.result)
         local = self._sources.is_on_disk
-        for rows in _by_object(block.ranges.object_numbers):
-            number = int(block.ranges.object_numbers[rows[0]])
-            source, state = block.ranges.objects[number], states[number]
+        for source, rows in block.ranges.by_object():
+            state = states[source]
             if source.conditions.etag is not None and local(source.location):
                 # Files have no tags; reading makes one of their status.
                 state = await self._state_of_file(source, state)
-            check.compare(rows, source, state)
+            check.compare(np.array(rows), source, state)
         if block.wanted.any():
             decoding = await asyncio.to_thread(self._decoding, block)
             if isinstance(decoding, Fault):
@@ -143,7 +142,9 @@ class BlockChecker:
             await reader.read_ranges(self._sources)
         return check.finished(self._source_of)
 
-    async def _states(self, objects: Sequence[SourceObject], result: BlockResult) -> _States:
+    async def _states(
+        self, objects: Sequence[SourceObject], result: BlockResult
+    ) -> dict[SourceObject, _State]:
         """Return the state of each object; each is asked for once, whichever blocks need it."""
         versions = [ObjectVersion(each.location, each.conditions.version) for each in objects]
         if len(self._known) > _MOST_OBJECTS:
@@ -154,11 +155,10 @@ class BlockChecker:
             self._known |= {each: (asking, number) for number, each in enumerate(new)}
             result.objects = len(new)
         known = [self._known[each] for each in versions]
-        return [(await asking)[number] for asking, number in known]
+        states = [(await asking)[number] for asking, number in known]
+        return dict(zip(objects, states, strict=True))
 
-    async def _state_of_file(
-        self, source: SourceObject, state: Conditions | ManifestError
-    ) -> Conditions | ManifestError:
+    async def _state_of_file(self, source: SourceObject, state: _State) -> _State:
         if isinstance(state, ManifestError):
             return state
         try:
@@ -195,18 +195,11 @@ def _opened(pickled: bytes) -> BlockChecker:
     return BlockChecker(settings, hierarchy)
 
 
-type _States = list[Conditions | ManifestError]
+type _State = Conditions | ManifestError
 
 
 # A native chunk of fill values, by the rules of Zarr.
 _ABSENT = Fault("", "")
-
-
-def _by_object(object_numbers: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Return the rows of each object."""
-    order = np.argsort(object_numbers, kind="stable")
-    edges = np.flatnonzero(np.diff(object_numbers[order])) + 1
-    return np.split(order, edges) if len(order) else []
 
 
 class _Check:
@@ -218,12 +211,7 @@ class _Check:
         self.faults: dict[int, Fault] = {}
         self.stops = block.ranges.stops.copy()
 
-    def compare(
-        self,
-        rows: npt.NDArray[np.int64],
-        source: SourceObject,
-        state: Conditions | ManifestError,
-    ) -> None:
+    def compare(self, rows: npt.NDArray[np.int64], source: SourceObject, state: _State) -> None:
         """Compare an object's state with what entries record, and with where its chunks end."""
         block = self.block
         if isinstance(state, ManifestError):

@@ -224,15 +224,18 @@ class Report:
             yield from map(finding_line, self.findings)
         if self.further:
             yield f"… and {counted(self.further, 'further finding')}"
-        for array, states in self.by_array().items():
-            told = ", ".join(f"{number:,} {state}" for state, number in states.items())
-            yield f"/{array}: {told}"
+        for array, told in self._told():
+            yield f"{array}: {told}"
         yield f"checked: {self._checked()}"
         if self.statement:
             yield self.statement
         for text in self.not_checked:
             yield f"not checked: {text}"
         yield self._summary()
+
+    def _told(self) -> Iterator[tuple[str, str]]:
+        for array, states in self.by_array().items():
+            yield f"/{array}", ", ".join(f"{n:,} {state}" for state, n in states.items())
 
     def _checked(self) -> str:
         parts = [
@@ -265,9 +268,7 @@ class Report:
             ("not checked", self.not_checked),
             ("sample", self.statement or []),
         ]
-        for array, states in self.by_array().items():
-            told = ", ".join(f"{number:,} {state}" for state, number in states.items())
-            rows.append((f"/{array}", told))
+        rows += self._told()
         rows.append(("found", [finding_line(each) for each in self.findings]))
         return html_table(self._summary(), rows, most)
 

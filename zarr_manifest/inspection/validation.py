@@ -164,7 +164,7 @@ async def _problems(
     validator: Validator, arrays: list[str] | None, model: Mapping[str, Any] | None
 ) -> list[Problem]:
     nodes = await validator.nodes(arrays)
-    problems = [each async for each in validator.declarations(nodes)]
+    problems = await validator.declarations(nodes)
     for declared in validator.declared:
         entries, is_valid = 0, True
         async for checked in checked_documents(validator.hierarchy, declared):
@@ -215,12 +215,10 @@ class Validator:
             return await self._every_node()
         return await self._named(arrays, of_any_version=of_any_version)
 
-    async def declarations(self, found: Iterable[Node]) -> AsyncIterator[Problem]:
-        """Yield what is wrong with nodes, apart from the documents that they declare."""
+    async def declarations(self, found: Iterable[Node]) -> list[Problem]:
+        """Return what is wrong with nodes, apart from the documents that they declare."""
         nodes = {node.path: node for node in found}
-        for path in sorted(nodes):
-            async for problem in self._node(nodes[path], nodes):
-                yield problem
+        return [each for path in sorted(nodes) async for each in self._node(nodes[path], nodes)]
 
     # Finding the nodes ---------------------------------------------------------
 

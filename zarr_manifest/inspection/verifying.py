@@ -214,7 +214,7 @@ class _Run:
         """Find what is to be checked, and report what is wrong with it."""
         validator = Validator(self.hierarchy)
         nodes = sync(validator.nodes(arrays, of_any_version=True))
-        for problem in sync(_collected(validator.declarations(nodes))):
+        for problem in sync(validator.declarations(nodes)):
             self._find(problem)
         self.declared = validator.declared
         for node in nodes:
@@ -436,10 +436,6 @@ class _RecordedCheck:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _RecordedCheck, (self.checker, None)
-
-
-async def _collected[T](items: AsyncIterator[T]) -> list[T]:
-    return [item async for item in items]
 
 
 async def _next[T](items: AsyncIterator[T]) -> T | None:
