@@ -268,24 +268,20 @@ async def fetch_document(
         One of ``manifest_not_found``, ``location_not_allowed``, or an error of
         reading a source.
     """
-    body = await _fetch(array, partition, limits, sources, sources.fetch)
-    found = _stored(array, partition, body)
-    if found is None or found.mismatch is None:
-        return found
-    body = await _fetch(array, partition, limits, sources, sources.fetch, past_caches=True)
-    return _stored(array, partition, body)
-
-
-def _stored(
-    array: DeclaredArray, partition: Partition, body: bytes | memoryview | None
-) -> StoredDocument | None:
-    if body is None:
-        return None
-    try:
-        verify_document(body, array.checksum_of(partition))
-    except ChecksumMismatchError as error:
-        return StoredDocument(body, error)
-    return StoredDocument(body)
+    found: StoredDocument | None = None
+    for past_caches in (False, True):
+        body = await _fetch(
+            array, partition, limits, sources, sources.fetch, past_caches=past_caches
+        )
+        if body is None:
+            return None
+        try:
+            verify_document(body, array.checksum_of(partition))
+        except ChecksumMismatchError as error:
+            found = StoredDocument(body, error)
+        else:
+            return StoredDocument(body)
+    return found
 
 
 async def open_document(
