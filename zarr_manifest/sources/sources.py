@@ -91,8 +91,6 @@ class Sources:
         own = () if directory is None else (directory,)
         self._directories = (*local_directories(allow), *own)
         self._hierarchy = hierarchy
-        #: Whether reading from the hierarchy's own store needs no network round trip.
-        self.hierarchy_is_on_disk = hierarchy.on_disk
         #: Schemes that the specification does not know, and for which readers were given.
         self.other_schemes = self._allow_list.other_schemes
         self.root = root
@@ -100,6 +98,11 @@ class Sources:
         self._max_request = max_request
         self._readers: dict[tuple[str, str], _StoreReader] = {}
         self._targets: dict[UrlLocation, tuple[ObjectReader, str]] = {}
+
+    @property
+    def hierarchy_is_on_disk(self) -> bool:
+        """Whether reading from the hierarchy's own store needs no network round trip."""
+        return self._hierarchy.on_disk
 
     def check(self, locations: Iterable[Location]) -> None:
         """Reject unauthorised locations outside the hierarchy's store.
