@@ -106,6 +106,8 @@ def test_the_root_alone_loads_no_package(loaded: dict[str, set[str]]) -> None:
 def test_packages_for_other_purposes_are_not_loaded(reading: set[str]) -> None:
     assert "zarr_manifest.hierarchy" in reading
     assert [name for name in reading if _PURPOSES.match(name)] == []
+    others = {"format.object_models", "manifest.given_columns", "hierarchy.inspected_hierarchy"}
+    assert reading & {f"zarr_manifest.{name}" for name in others} == set()
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 No input or output, and no zarr.
 """
 
+from typing import TYPE_CHECKING
+
 from zarr_manifest.format.checksums import compute_checksum, parse_checksum, verify_checksum
 from zarr_manifest.format.chunk_grid import (
     ChunkGrid,
@@ -91,14 +93,6 @@ from zarr_manifest.format.node_metadata import (
     undeclared_kind,
     without_declarations,
 )
-from zarr_manifest.format.object_models import (
-    ArrayModel,
-    GroupModel,
-    differences,
-    is_model_of_array,
-    model_of_nodes,
-    nodes_of_model,
-)
 from zarr_manifest.format.precedence import (
     Pending,
     PendingChange,
@@ -111,6 +105,17 @@ from zarr_manifest.format.precedence import (
     with_pending,
     without_copies,
 )
+from zarr_manifest.lazy_names import from_modules
+
+if TYPE_CHECKING:
+    from zarr_manifest.format.object_models import (
+        ArrayModel,
+        GroupModel,
+        differences,
+        is_model_of_array,
+        model_of_nodes,
+        nodes_of_model,
+    )
 
 __all__ = [
     "DIGEST_PATTERN",
@@ -210,3 +215,19 @@ __all__ = [
     "without_copies",
     "without_declarations",
 ]
+
+# Type checkers read the imports above; this would have them believe that every name is there.
+if not TYPE_CHECKING:
+    __getattr__ = from_modules(
+        __name__,
+        {
+            "object_models": (
+                "ArrayModel",
+                "GroupModel",
+                "differences",
+                "is_model_of_array",
+                "model_of_nodes",
+                "nodes_of_model",
+            ),
+        },
+    )

@@ -1,9 +1,9 @@
 """A zarr Store over the nodes of a hierarchy."""
 
+from typing import TYPE_CHECKING
+
 from zarr_manifest.hierarchy.contradictions import only_consolidated
 from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
-from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
-from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in
 from zarr_manifest.hierarchy.manifest_documents import (
     CONCURRENCY,
     LoadedManifest,
@@ -27,6 +27,11 @@ from zarr_manifest.hierarchy.walking import (
     open_for_reading,
     read_nodes,
 )
+from zarr_manifest.lazy_names import from_modules
+
+if TYPE_CHECKING:
+    from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
+    from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in
 
 __all__ = [
     "CONCURRENCY",
@@ -58,3 +63,13 @@ __all__ = [
     "read_nodes",
     "store_underneath",
 ]
+
+# Type checkers read the imports above; this would have them believe that every name is there.
+if not TYPE_CHECKING:
+    __getattr__ = from_modules(
+        __name__,
+        {
+            "inspected_hierarchy": ("InspectedHierarchy", "store_underneath"),
+            "located_chunks": ("LocatedChunks", "locate_in"),
+        },
+    )

@@ -1,8 +1,8 @@
 """The bytes of authorised locations; the only package that fetches."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from zarr_manifest.lazy_names import from_modules
 from zarr_manifest.sources.access import (
     GIVE_CREDENTIALS,
     Access,
@@ -110,20 +110,19 @@ __all__ = [
     "within_host",
 ]
 
-_MODULES = {
-    "ObjectVersion": "present_states",
-    "Pace": "present_states",
-    "known_cause": "object_reader",
-    "object_states": "present_states",
-}
-
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return what only some reading needs, and is imported when it is first used."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = _MODULES.get(name, "range_reading")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-        return found
+    __getattr__ = from_modules(
+        __name__,
+        {
+            "object_reader": ("known_cause",),
+            "present_states": ("ObjectVersion", "Pace", "object_states"),
+            "range_reading": (
+                "ManyRanges",
+                "RangeError",
+                "Receiver",
+                "SourceObject",
+                "read_ranges",
+            ),
+        },
+    )

@@ -1,0 +1,30 @@
+"""Names of a package's interface whose modules are imported when they are first used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def from_modules(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__``.
+
+    Parameters
+    ----------
+    package : str
+        The package.
+    modules : mapping of str to tuple of str
+        The names that each of its modules defines.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names}
+
+    def load(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{package}.{module_of[name]}"), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return load
