@@ -23,7 +23,7 @@ from tests.hierarchies import consolidate, declared, files_below, read, without_
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 from zarr_manifest.format import declared_documents
-from zarr_manifest.writing import array_writer, resized_declaration
+from zarr_manifest.writing import array_writer, edited_store
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 
@@ -250,7 +250,7 @@ def test_any_resizing_reads_as_a_whole_manifest_does(
 def test_too_many_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where "all" is stated, without checksums."""
     monkeypatch.setattr(declared_documents, "MOST_NAMES", 12)
-    monkeypatch.setattr(resized_declaration, "MOST_NAMES", 12)
+    monkeypatch.setattr(edited_store, "MOST_NAMES", 12)
     plain = {"manifest_url": "./manifest/{partition}.json"}
     create(tmp_path, [(i,) for i in range(13)], (13,), (1,), **plain)
     assert stated(tmp_path) == "all"

@@ -42,7 +42,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.stores import store_name
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
-from zarr_manifest.writing.finishing import finish, own_digest, parsed, replace_own
+from zarr_manifest.writing.finishing import finish, own_digest, parsed, replace_own, uncopied
 from zarr_manifest.writing.threads import Call, in_threads
 
 # Its annotations name types of packages that may not be installed.
@@ -264,7 +264,7 @@ class Change:
         """Whether a node, or a copy of it, is not what it is to be."""
         node = self._new_node(path)
         return self._own_differs(path, after) or any(
-            _without_copies(self._copies_in(group).get(_member(group, path))) != node
+            uncopied(self._copies_in(group).get(_member(group, path))) != node
             for group in ancestors(path)
             if self.has_copies(group)
         )
@@ -351,7 +351,7 @@ class Change:
             node = self._node(group) or {}
             copies = dict(members_in(node))
             if len(copies) > len(consolidated_members(node)):
-                copies = {member: _without_copies(copy) for member, copy in copies.items()}
+                copies = {member: uncopied(copy) for member, copy in copies.items()}
             self._copies[group] = copies
         return self._copies[group]
 
@@ -410,7 +410,7 @@ class Change:
         for path in sorted(paths):
             new = self._node(path)
             if path in self._after:
-                is_other = _without_copies(old[path]) != _without_copies(new)
+                is_other = uncopied(old[path]) != uncopied(new)
             else:
                 is_other = not _is_group(new) and (new is not None or _is_group(old[path]))
             if is_other:
@@ -423,10 +423,6 @@ def _is_group(node: Any) -> bool:
 
 def _has_copies(node: dict[str, Any] | None) -> bool:
     return _is_group(node) and has_consolidated(node or {})
-
-
-def _without_copies(node: Any) -> Any:
-    return without_copies(cast("dict[str, Any]", node)) if isinstance(node, dict) else node
 
 
 def _require_opening(document: bytes) -> None:

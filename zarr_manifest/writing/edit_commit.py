@@ -22,7 +22,6 @@ from zarr_manifest.format import (
     join,
     parse_node,
     strict,
-    without_copies,
 )
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
@@ -38,6 +37,7 @@ from zarr_manifest.stores import OwnKeys, can_list, inside_store, list_own
 from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import Edits, Index, coordinates_of, is_native
+from zarr_manifest.writing.finishing import uncopied
 from zarr_manifest.writing.rewriting import Rewriting
 from zarr_manifest.zarr_internals import sync
 
@@ -165,7 +165,7 @@ class EditCommit:
         edits = self._edits
         array = first = self._declared(path, after)
         if path in edits.created:
-            if _without_copies(before) != _without_copies(now):
+            if uncopied(before) != uncopied(now):
                 raise _conflict(path, "changed the array")
         else:
             before = edits.adopted.get(path, before) or {}
@@ -225,7 +225,7 @@ class EditCommit:
         """Whether a coordinate along one of an array's dimensions has changed."""
         for coordinate in coordinates_of(path, node):
             before = self._edits.first(coordinate)
-            if _without_copies(before) != _without_copies(change.node(coordinate)):
+            if uncopied(before) != uncopied(change.node(coordinate)):
                 return True
         return False
 
@@ -303,11 +303,7 @@ def _require_same(path: str, before: dict[str, Any] | None, now: dict[str, Any] 
 
 
 def _undeclared(node: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if node is None else without_copies(ArrayMetadata("", node).undeclared)
-
-
-def _without_copies(node: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if node is None else without_copies(node)
+    return None if node is None else uncopied(ArrayMetadata("", node).undeclared)
 
 
 def _declaration(node: dict[str, Any]) -> dict[str, Any]:

@@ -21,16 +21,22 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest.errors import Advice, ReadOnlyError, Setting
 from zarr_manifest.format import (
     METADATA_NAMES,
+    MOST_NAMES,
     TRANSFORMER_NAME,
+    TRANSFORMERS,
     ArrayMetadata,
     ChunkGrid,
     Configuration,
+    Partitions,
+    collect,
     consolidated_members,
     declaration_of,
     declare,
     dump_node,
     format_canonical,
     has_consolidated,
+    interpret_declaration,
+    is_declaration,
     join,
     likely_owner,
     node_of_metadata,
@@ -44,6 +50,7 @@ from zarr_manifest.hierarchy import (
     ManifestStore,
     Node,
 )
+from zarr_manifest.showing import counted
 from zarr_manifest.stores import requested_range
 from zarr_manifest.writing.chunk_places import (
     SMALL_CHUNK,
@@ -61,7 +68,6 @@ from zarr_manifest.writing.edits import (
     coordinates_of,
     is_native,
 )
-from zarr_manifest.writing.resized_declaration import resized_declaration
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -275,7 +281,7 @@ class EditedStore(ManifestStore):
                 there = await self._staged_node(path)
             stored, new = ArrayMetadata("", there or {}), ArrayMetadata("", node)
             if stored.declaration:
-                declare(new, resized_declaration(path, stored, new))
+                declare(new, _resized_declaration(path, stored, new))
         elif node.get("node_type") == "group":
             self._edits.consolidates |= not path and has_consolidated(node)
             node = without_copies(node)
@@ -401,3 +407,47 @@ def _with_entries(node: dict[str, Any], entries: dict[str, Any]) -> dict[str, An
 
 def _is_resized(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return any(one.get(name) != other.get(name) for name in ("shape", "chunk_grid"))
+
+
+def _resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) -> dict[str, Any]:
+    """Return the members that declare the manifest in new metadata of an array.
+
+    That all partitions have a document is not true of a larger grid. In a smaller one, documents
+    outside are kept, to be read again if the array grows back: so the names of all take the
+    place of ``"all"``.
+    """
+    declared = stored.declaration
+    if all(stored.metadata.get(name) == new.metadata.get(name) for name in ("shape", "chunk_grid")):
+        return declared
+    configuration, problems = collect(interpret_declaration(stored.metadata))
+    if configuration is None or problems or configuration.partitions != "all":
+        return declared
+    shape = configuration.partition_shape or ()
+    before, after = _partitions(stored, shape), _partitions(new, shape)
+    if before is None or after is None or before.counts == after.counts:
+        return declared
+    if before.total > MOST_NAMES:
+        raise ReadOnlyError(
+            f"the array cannot be resized: its manifest has {counted(before.total, 'partition')}, "
+            f"which would have to be named one by one; the limit is {MOST_NAMES:,}",
+            array=path,
+            remedy=Advice("Write the manifest with a larger ", Setting("partition_shape"), "."),
+        )
+    names = [format_canonical(index) for index in before]
+    transformers = [
+        _with_partitions(item, names) if is_declaration(item) else item
+        for item in stored.transformers
+    ]
+    return {**declared, TRANSFORMERS: transformers}
+
+
+def _partitions(array: ArrayMetadata, shape: tuple[int, ...]) -> Partitions | None:
+    grid = ChunkGrid.from_metadata(array.metadata)
+    if grid is None or len(shape) != len(grid.counts):
+        return None  # the array cannot be read
+    return Partitions(grid.counts, shape)
+
+
+def _with_partitions(declaration: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    configuration = {**declaration["configuration"], "partitions": names}
+    return {**declaration, "configuration": configuration}

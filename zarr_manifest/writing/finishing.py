@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import (
@@ -22,6 +22,7 @@ from zarr_manifest.format import (
     parse_node,
     parse_pending,
     with_pending,
+    without_copies,
 )
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored
 from zarr_manifest.writing.threads import Call, in_threads
@@ -137,6 +138,11 @@ def replace_own(store: GuardedStore, key: str, before: Stored, body: bytes | Non
 def own_digest(found: Stored) -> str | None:
     """Return what ``pending`` says of an own document that is to be replaced."""
     return None if found.body is None else document_checksum(found.body)
+
+
+def uncopied(node: Any) -> Any:
+    """Return metadata without consolidated metadata; anything else as it is."""
+    return without_copies(cast("dict[str, Any]", node)) if isinstance(node, dict) else node
 
 
 def parsed(found: Stored) -> dict[str, Any] | None:

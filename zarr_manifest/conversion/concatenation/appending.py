@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.comparing import (
@@ -275,13 +276,9 @@ def _require_no_others(locations: Sequence[str]) -> None:
 def _new_locations(growing: Growing, new: Sequence[Input], dim: str) -> list[str]:
     """Return prefixes of what new references refer to, and the last of the present ones do not."""
     known = suggest_prefixes(_last_locations(growing.existing, dim))
-    covered = AllowList([*known, *(UrlLocation(*_place_in(root)).url for root in growing.roots)])
+    covered = AllowList([*known, *(replace(root, query="").url for root in growing.roots)])
     found = {url for each in new for url in _urls(each, dim)}
     return suggest_prefixes(url for url in found if covered.match(url) is None)
-
-
-def _place_in(root: UrlLocation) -> tuple[str, str, str]:
-    return root.scheme, root.authority, root.path
 
 
 def _last_locations(existing: Input, dim: str) -> Iterator[UrlLocation]:
@@ -374,12 +371,11 @@ def _only(new: Input, places: Sequence[range | None]) -> range | None:
 
 def _place(existing: Input, new: Input, path: str) -> range | None:
     inputs = (existing, new)
-    meant = [meanings(each.arrays)[path] for each in inputs]
     values = coordinate_of(
         path,
         [each.variable(path) for each in inputs],
-        meant,
-        lambda number, what: f"unlike {existing.name}, {inputs[number].name} has {what}",
+        [meanings(each.arrays)[path] for each in inputs],
+        [each.name for each in inputs],
     )
     ours, theirs = values.values
     if not len(ours) or not len(theirs):

@@ -5,7 +5,7 @@ The values of coordinates are known: converted to one meaning, in order, and joi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +146,7 @@ def coordinate_of(
     path: str,
     variables: Sequence[Any],
     meant: Sequence[Mapping[str, Any]],
-    unlike: Callable[[int, str], str],
+    names: Sequence[str],
 ) -> Coordinate:
     """Return a variable with numbers that mean the same in all inputs.
 
@@ -158,8 +158,8 @@ def coordinate_of(
         By input, as stored.
     meant : sequence of dict
         By input, what their numbers mean.
-    unlike : callable
-        Returns the sentence that an input, given by its number, has a difference.
+    names : sequence of str
+        Of the inputs.
 
     Raises
     ------
@@ -171,9 +171,20 @@ def coordinate_of(
     alike, problems = made_alike(name, renamed, meant)
     for number, problem in enumerate(problems):
         if problem is not None:
-            raise NotConvertibleError(unlike(number, problem), array=path)
+            raise NotConvertibleError(unlike(names, number, problem), array=path)
     is_decoded = any(new is not old for new, old in zip(alike, renamed, strict=True))
     return Coordinate(name, alike, is_decoded)
+
+
+def unlike(names: Sequence[str], number: int, difference: str) -> str:
+    """Return the sentence that an input has a difference from the first.
+
+    Examples
+    --------
+    >>> unlike(["a", "b"], 1, "other units")
+    'unlike a, b has other units'
+    """
+    return f"unlike {names[0]}, {names[number]} has {difference}"
 
 
 def require_order(path: str, found: Coordinate, names: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from zarr_manifest.conversion.concatenation.comparing import (
     other_shape,
     other_storage,
     require_order,
+    unlike,
 )
 from zarr_manifest.conversion.concatenation.inputs import Input, Source, is_held, open_inputs
 from zarr_manifest.conversion.concatenation.placed_references import are_same
@@ -160,39 +160,32 @@ class JoinedArray:
     ----------
     path : str
         Its path.
-    joint : Joint or None
-        Where the references of the inputs are in it; None if its manifest is `whole`.
-    whole : ArrayNode or None
-        The array with another manifest than those of the inputs: its values were joined, or it
-        is the same in all inputs.
-    notes : tuple of str
-        What was done.
+    content : Joint or ArrayNode
+        Where the references of the inputs are in it; or the array with another manifest than
+        those of the inputs: its values were joined, or it is the same in all inputs.
     """
 
     path: str
-    joint: Joint | None = None
-    whole: ArrayNode | None = None
-    notes: tuple[str, ...] = ()
+    content: Joint | ArrayNode
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Its metadata."""
-        if self.whole is not None:
-            return self.whole.metadata
-        assert self.joint is not None  # one or the other
-        return self.joint.metadata
+        return self.content.metadata
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done."""
+        return self.content.notes
 
     def manifest(self) -> Manifest | StreamedManifest:
         """Return its manifest."""
-        if self.whole is not None:
-            return self.whole.manifest
-        assert self.joint is not None  # one or the other
-        return self.joint.manifest()
+        content = self.content
+        return content.manifest if isinstance(content, ArrayNode) else content.manifest()
 
     def node(self) -> ArrayNode:
         """Return the array as a node."""
-        before = () if self.whole is None else self.whole.notes
-        return ArrayNode(self.path, self.metadata, self.manifest(), (*before, *self.notes))
+        return ArrayNode(self.path, self.metadata, self.manifest(), self.notes)
 
 
 @dataclass
@@ -295,10 +288,7 @@ class _Joining:
         )
 
     def _unlike(self, number: int, difference: str) -> str:
-        return f"unlike {self._names[0]}, {self._names[number]} has {difference}"
-
-    def _unlike_at(self, number: int, _: int, difference: str) -> str:
-        return self._unlike(number, difference)
+        return unlike(self._names, number, difference)
 
     def _nodes(self, path: str) -> list[ArrayNode]:
         lacking = [each.name for each in self._inputs if path not in each.arrays]
@@ -330,16 +320,16 @@ class _Joining:
         if is_ordered or (not isinstance(joint, Joint) and all(map(is_held, nodes))):
             variables = [each.variable(path) for each in self._inputs]
             meant = [each[path] for each in self._meant]
-            values = coordinate_of(path, variables, meant, self._unlike)
+            values = coordinate_of(path, variables, meant, self._names)
             if is_ordered:
                 require_order(path, values, self._names)
             nbytes = sum(each.nbytes for each in values.values)
             is_small = not isinstance(joint, Joint) and (not is_ordered or nbytes <= _MOST_HELD)
             if is_small or is_held(nodes[0]):
-                return JoinedArray(path, whole=joined_values(nodes[0], values, axis))
+                return JoinedArray(path, joined_values(nodes[0], values, axis))
         if not isinstance(joint, Joint):
             raise NotConvertibleError(joint)
-        return JoinedArray(path, joint, notes=() if joint.note is None else (joint.note,))
+        return JoinedArray(path, joint)
 
     def _fitted(self, path: str, nodes: Sequence[ArrayNode], axis: int) -> Joint | str:
         """Return how references can be joined, or why they cannot."""
@@ -373,8 +363,7 @@ class _Joining:
                     raise NotConvertibleError(self._unlike(number, "other values"))
                 continue
             pair = [self._inputs[n].variable(path) for n in (0, number)]
-            unlike = partial(self._unlike_at, number)
-            alike = coordinate_of(path, pair, [ours, theirs], unlike)
+            alike = coordinate_of(path, pair, [ours, theirs], [self._names[n] for n in (0, number)])
             if not alike.variables[0].equals(alike.variables[1]):
                 raise NotConvertibleError(self._unlike(number, difference or "other values"))
         return first

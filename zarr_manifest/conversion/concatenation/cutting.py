@@ -216,4 +216,4 @@ def _without_first(given: Input, path: str, axis: int, removed: int) -> JoinedAr
         chunks = chunks_of(node, axis, values)
         return JoinedArray(path, _part(node, axis, chunks, len(values), as_written=True))
     variable = partial(given.variable, path)
-    return JoinedArray(path, whole=cut(node, axis, removed, length, variable))
+    return JoinedArray(path, cut(node, axis, removed, length, variable))

@@ -224,7 +224,8 @@ class Growing:
         def rewrite(references: References) -> References:
             return paths.rewritten(references)[0]
 
-        kept, joint = dict[Partition, str](), array.joint
+        kept = dict[Partition, str]()
+        joint = array.content if isinstance(array.content, Joint) else None
         if joint is not None and replaced is not None:
             if form.manifest in (None, _ONE_DOCUMENT):
                 form = _partitioned(form, joint)

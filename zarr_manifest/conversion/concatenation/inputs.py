@@ -196,16 +196,9 @@ def _opened(numbered: tuple[int, Any], files: FileSources, scans: str | Path | N
     if isinstance(source, list | tuple):
         return Input(f"input {number}", _by_path(cast("Sequence[Node]", source)), allow)
     if not isinstance(source, str) or detect_format(source, files) in ZARR_FORMATS:
-        return hierarchy_input(source, allow)
+        return opened_input(InspectedHierarchy.open(source, allow=allow), source)
     nodes = _by_path(read_files(source, scans=scans, allow=allow))
     return Input(redact(source), nodes, _with_access(allow, _location(source), None))
-
-
-def hierarchy_input(
-    location: str | Path | ObstoreStore | Store, allow: Mapping[str, Access]
-) -> Input:
-    """Return a hierarchy as an input; its own objects need no authorisation."""
-    return opened_input(InspectedHierarchy.open(location, allow=allow), location)
 
 
 def opened_input(

@@ -103,16 +103,21 @@ def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> 
 
     None unless the array has a partitioned manifest in a hierarchy.
     """
-    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
-    if not isinstance(parts, StoredParts):
+    parts = _stored(node)
+    if parts is None:
         return None
     return parts.along(axis, chunks_of(node, axis)[-1:] if chunks is None else chunks)
 
 
 def is_as_written(node: ArrayNode) -> bool:
     """Whether the paths of an array are those of its documents, and no URLs."""
+    parts = _stored(node)
+    return parts is not None and parts.is_as_written
+
+
+def _stored(node: ArrayNode) -> StoredParts | None:
     parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
-    return isinstance(parts, StoredParts) and parts.is_as_written
+    return parts if isinstance(parts, StoredParts) else None
 
 
 def whole(node: ArrayNode) -> References:
@@ -135,14 +140,14 @@ class Joint:
         The dimension.
     placements : sequence of Placement
         Of the inputs that are not empty along it.
-    note : str or None
+    notes : tuple of str
         What was done to make them fit.
     """
 
     metadata: dict[str, Any]
     axis: int
     placements: Sequence[Placement]
-    note: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
@@ -355,4 +360,4 @@ def _split(
     note = f"its uncompressed chunks were split into pieces of {brief(tuple(shape))}"
     if checksums:
         note += f"; the checksums of {counted(checksums, 'chunk')} were left out"
-    return Joint(metadata, axis, placements, note)
+    return Joint(metadata, axis, placements, (note,))
