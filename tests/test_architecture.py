@@ -40,6 +40,7 @@ def test_the_functions_of_a_step_are_in_the_modules_that_it_names(step: str) -> 
         assert not class_name or re.search(rf"^class {class_name}\b", source, re.M), class_name
 
 
+@pytest.mark.slow
 def test_class_names_are_unique() -> None:
     names = Counter(
         node.name

@@ -33,6 +33,7 @@ def test_the_files_exist(path: str) -> None:
     assert (ROOT / path).exists()
 
 
+@pytest.mark.slow
 def test_the_names_in_the_code_exist() -> None:
     modules = ROOT.rglob("zarr_manifest/**/*.py")
     source = "\n".join(module.read_text(encoding="utf-8") for module in modules)

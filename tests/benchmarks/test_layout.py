@@ -71,6 +71,7 @@ def test_reasons_are_notes_and_each_is_said_once() -> None:
 names = st.text(st.characters(categories=["L", "N"], include_characters=" "), max_size=9)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(names, names, names), min_size=1, max_size=5))
 def test_text_and_markdown_have_the_same_cells(rows: list[tuple[str, str, str]]) -> None:
     table = Table(("a", "b", "c"))

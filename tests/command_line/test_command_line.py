@@ -161,6 +161,7 @@ def test_json_names_the_problems(inputs: Path) -> None:
 # create ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_files_become_one_array(inputs: Path) -> None:
     done = run("create", "2023.nc", "2024.nc", "new.zarr", "--concat-dim", "time")
     assert done.status == 0, done.stderr
@@ -194,6 +195,7 @@ def test_on_a_dask_cluster(inputs: Path) -> None:
     assert done.status == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_each_file_becomes_a_group(inputs: Path) -> None:
     done = run("create", "2023.nc", "2024.nc", "new.zarr", "--group-per-file")
     assert done.stdout.startswith("new.zarr: 3 groups, 4 arrays, ")
@@ -252,6 +254,7 @@ def test_references_are_rewritten(inputs: Path) -> None:
     assert run("locations", "new.zarr").stdout == "s3://bucket/a=b/\n"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")  # fsspec's choice
 @pytest.mark.parametrize("options", [[], ["--parquet", "--record-size", "3"]])
 def test_fsspec_reads_what_is_exported(inputs: Path, options: list[str]) -> None:
@@ -328,6 +331,7 @@ def test_overwriting(inputs: Path, call: list[str]) -> None:
 # upgrade -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_upgrading(inputs: Path) -> None:
     before = (inputs / "theirs.zarr/sst/zarr.json").read_bytes()
     dry = run("upgrade", "theirs.zarr", "--dry-run")
@@ -437,6 +441,7 @@ def test_recovering(inputs: Path) -> None:
 # Locks ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_locking(inputs: Path) -> None:
     for name, options in (("with.zarr", ()), ("without.zarr", ("--no-lock",))):
         run("import", "kerchunk", "references.json", name, *options)
@@ -457,6 +462,7 @@ def test_locking(inputs: Path) -> None:
 # snapshot, id, diff ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_versions(inputs: Path) -> None:
     done = run("snapshot", "old.zarr", "new.zarr")
     assert (done.status, "Pass --checksum sha256 to record" in done.stderr) == (3, True)

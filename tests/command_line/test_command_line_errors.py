@@ -354,6 +354,7 @@ def test_json_has_the_whole_error(inputs: Path) -> None:
     assert json.dumps(error)
 
 
+@pytest.mark.slow
 def test_every_command_has_json() -> None:
     for name in commands():
         assert "--json" in run(*name.split(), "--help").stdout

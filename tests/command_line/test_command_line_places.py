@@ -47,6 +47,7 @@ def test_what_is_made_opens_from_a_web_server(inputs: Path, how: list[str]) -> N
 # Many sources ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sources", "listed"),
     [

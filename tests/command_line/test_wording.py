@@ -71,6 +71,7 @@ def texts(node: ast.expr) -> Iterator[str]:
             yield from texts(child)
 
 
+@pytest.mark.slow
 def test_every_setting_has_an_option_or_is_known_to_have_none() -> None:
     named = {
         call.args[0].value
@@ -82,6 +83,7 @@ def test_every_setting_has_an_option_or_is_known_to_have_none() -> None:
     assert not OPTIONS.keys() & ONLY_IN_PYTHON
 
 
+@pytest.mark.slow
 def test_remedies_spell_no_parameter_themselves() -> None:
     remedies = [
         text
@@ -125,6 +127,7 @@ def endings(node: ast.expr) -> Iterator[str]:
             pass  # from elsewhere, where it is looked at
 
 
+@pytest.mark.slow
 def test_remedies_end_with_a_full_stop() -> None:
     found = [remedy for node in nodes() for remedy in remedies(node)]
     names = {remedy.id for remedy in found if isinstance(remedy, ast.Name)}
@@ -165,6 +168,7 @@ def test_allow_lists_become_options(prefixes: list[str]) -> None:
     assert options == [word for prefix in prefixes for word in ("--allow", prefix)]
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_plain_text_stays(text: str) -> None:
     assert spelled(text) == text

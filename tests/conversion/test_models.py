@@ -46,6 +46,7 @@ def as_json(value: object) -> Any:
     return json.loads(json.dumps(value))
 
 
+@pytest.mark.slow
 def test_a_hierarchy_there_and_back(hierarchy: tuple[Path, Any], tmp_path: Path) -> None:
     root, values = hierarchy
     model = as_json(zm.to_model(root))
@@ -74,6 +75,7 @@ def test_a_manifest_in_partitions_becomes_one(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_xarray_opens_a_model(tmp_path: Path) -> None:
     dataset = xr.Dataset({"t": (("x",), np.arange(6.0), {"units": "K"})}, {"x": np.arange(6)})
     dataset.to_zarr(tmp_path / "native.zarr", consolidated=False)
@@ -101,6 +103,7 @@ _models = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_models)
 def test_libraries_of_models_agree(model: dict[str, Any]) -> None:
     """What they write is a model, and what is made of it is one for them."""
@@ -125,6 +128,7 @@ def _flat(path: str, node: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(path, node), *(each for name, member in members for each in _flat(name, member))]
 
 
+@pytest.mark.slow
 def test_libraries_accept_manifests(hierarchy: tuple[Path, Any]) -> None:
     root, _ = hierarchy
     model = as_json(zm.to_model(root))
@@ -186,6 +190,7 @@ def test_a_hierarchy_is_compared_with_a_model(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_commands_write_and_read_models(hierarchy: tuple[Path, Any], tmp_path: Path) -> None:
     root, values = hierarchy
     file, target = tmp_path / "model.json", tmp_path / "new.zarr"

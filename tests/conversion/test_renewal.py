@@ -105,6 +105,7 @@ def test_a_touched_file_is_recorded_anew(tmp_path: Path, form: dict[str, Any]) -
     np.testing.assert_array_equal(now[...], VALUES["a"])
 
 
+@pytest.mark.slow
 def test_what_is_beside_conditions_is_kept(tmp_path: Path) -> None:
     source = write_source(tmp_path / "raw" / "f.h5")
     root = make(tmp_path / "h", source, checksum="sha256")
@@ -147,6 +148,7 @@ def test_a_replaced_file_is_refused_by_name_and_others_are_recorded(tmp_path: Pa
         group["b"][...]  # type: ignore[index]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checksum", [None, "crc32c"])
 def test_chunks_are_compared_where_they_are_read(tmp_path: Path, checksum: str | None) -> None:
     source = write_source(tmp_path / "raw" / "f.h5")
@@ -164,6 +166,7 @@ def test_chunks_are_compared_where_they_are_read(tmp_path: Path, checksum: str |
     assert files_below(root) == before
 
 
+@pytest.mark.slow
 def test_nothing_is_read_that_is_not_authorised(tmp_path: Path) -> None:
     source = write_source(tmp_path / "raw" / "f.h5")
     root = make(tmp_path / "h", source)
@@ -207,6 +210,7 @@ def test_a_new_tag_of_a_web_server_needs_reading(tmp_path: Path, http_server: Fi
     assert entries(root, "a")[0, 0].conditions.etag == '"2"'
 
 
+@pytest.mark.slow
 def test_references_without_conditions_get_them(tmp_path: Path) -> None:
     source = write_source(tmp_path / "raw" / "f.h5")
     root = make(tmp_path / "h", source, record_conditions=False)
@@ -218,6 +222,7 @@ def test_references_without_conditions_get_them(tmp_path: Path) -> None:
 # Relocate ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", combinations(FORMS, besides=FORMS[:1]))
 def test_files_that_were_moved(tmp_path: Path, form: dict[str, Any]) -> None:
     source = write_source(tmp_path / "old" / "deep" / "f.h5")
@@ -251,6 +256,7 @@ def test_into_a_bucket_and_back(tmp_path: Path, s3_server: S3Server, s3_bucket: 
     check(root, [f"file://{tmp_path}/old/"])
 
 
+@pytest.mark.slow
 def test_nothing_is_written_if_one_object_differs(tmp_path: Path) -> None:
     first, second = (write_source(tmp_path / "old" / name) for name in ("1.h5", "2.h5"))
     nodes = [n for n in read_files(first) if n.path == "a"]
@@ -272,6 +278,7 @@ def test_nothing_is_written_if_one_object_differs(tmp_path: Path) -> None:
     assert files_below(root) == before
 
 
+@pytest.mark.slow
 def test_a_place_that_nothing_refers_to(tmp_path: Path) -> None:
     root = make(tmp_path / "h", write_source(tmp_path / "old" / "f.h5"))
     before = files_below(root)

@@ -122,6 +122,7 @@ def test_declaration_with_base() -> None:
     assert parse(declared(configuration)) == Configuration("./m.json", "s3://b/")
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, entries(), max_size=4))
 @examples(0.4)
 def test_inline_manifest(manifest: dict[str, Any]) -> None:

@@ -184,6 +184,7 @@ def test_the_checksum_is_that_of_all_bytes_however_they_were_read(
             other.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part_bytes", [2**16, 2**18, None])
 def test_a_document_is_read_once(part_bytes: int | None) -> None:
     entries = {str(i): {"path": "s3://b/f.nc", "offset": i, "length": 1} for i in range(20_000)}

@@ -69,6 +69,7 @@ def without_annotations(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name in KNOWN}
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(TEXT, entries(), max_size=6),
     st.sampled_from([None, 1]),
@@ -86,6 +87,7 @@ def test_valid_document_decodes_to_what_was_written(
         assert msgspec.to_builtins(decoded[key]) == without_annotations(entry)
 
 
+@pytest.mark.slow
 @given(entries().filter(bool), NOT_UNDERSTOOD, JSON_VALUES, st.booleans())
 def test_a_member_that_is_not_understood_is_refused(
     entry: dict[str, Any], name: str, value: Any, is_first: bool
@@ -181,6 +183,7 @@ def test_what_the_manifest_refuses_is_located_too(
     assert located(raised.value, document).startswith(entry)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, entries(), max_size=3), TEXT)
 @examples(0.4)
 def test_position_whatever_the_text_around(before: dict[str, Any], key: str) -> None:

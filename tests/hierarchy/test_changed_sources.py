@@ -34,6 +34,7 @@ def read(root: Path, **settings: Any) -> Any:
     return zarr.open_group(zm.ManifestStore(root, **settings), mode="r")["x"][:]
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_read_only_where_conditions_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(SOURCE)
     url = (tmp_path / "x.bin").as_uri()

@@ -168,6 +168,7 @@ def consolidate_by_hand(root: Path) -> None:
     (root / "zarr.json").write_text(json.dumps(document))
 
 
+@pytest.mark.slow
 def test_consolidated_by_hand(root: Path, values: Values) -> None:
     consolidate_by_hand(root)
     for path, read in read_consolidated(zm.ManifestStore(root)):

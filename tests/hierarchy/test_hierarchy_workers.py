@@ -37,6 +37,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.slow
 def test_pickled_store_and_arrays(store: zm.ManifestStore, values: Values) -> None:
     again = pickle.loads(pickle.dumps(store))
     assert again == store
@@ -50,6 +51,7 @@ def chunk_of(values: Values, path: str) -> bytes:
     return values[path][3:6, 4:8].tobytes()
 
 
+@pytest.mark.slow
 def test_a_fresh_store_asked_for_a_chunk_only(store: zm.ManifestStore, values: Values) -> None:
     for path in ("a/b/external", "inline"):
         key, expected = f"{path}/c/1/1", chunk_of(values, path)

@@ -192,6 +192,7 @@ def require_refusals(root: Path, code: str, readers: list[Callable[[Path], Any]]
     assert list(by_command(root)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", combinations(ARRAYS, besides=FEW))
 def test_an_array_that_nobody_can_hold(tmp_path: Path, name: str) -> None:
     code, node = ARRAYS[name]
@@ -217,6 +218,7 @@ def upgrade_or_refusal(root: Path) -> None:
         return
 
 
+@pytest.mark.slow
 def test_nesting_beyond_any_parser(tmp_path: Path) -> None:
     root = tmp_path / "data.zarr"
     write(root, array(attributes={"a": "@"}))
@@ -234,6 +236,7 @@ def test_nesting_of_ordinary_metadata(tmp_path: Path) -> None:
     assert zm.validate(root) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", combinations(MEMBERS, besides=["..", "a//b", "a/"]))
 def test_a_consolidated_member_that_is_no_path(tmp_path: Path, name: str) -> None:
     root = tmp_path / "data.zarr"

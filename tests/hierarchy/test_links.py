@@ -392,6 +392,7 @@ def test_other_stores_are_read_as_they_are(tmp_path: Path) -> None:
         assert inside_store(store) is store
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pipeline")
 def test_bytes_come_through_stores_that_transform_them(root: Path, private: Path) -> None:
     (root / "f.bin").write_bytes(RAW)

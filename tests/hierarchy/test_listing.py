@@ -92,6 +92,7 @@ class Shuffled(MemoryStore):
             yield key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_keys_come_before_or_after_the_metadata_of_their_array(
     tmp_path: Path, reverse: bool
@@ -107,6 +108,7 @@ def test_keys_come_before_or_after_the_metadata_of_their_array(
     assert keys(zm.ManifestStore(memory), "n2/") == expected["n2"]
 
 
+@pytest.mark.slow
 def test_each_array_is_looked_at_once(tmp_path: Path) -> None:
     hierarchy(tmp_path)
     store = Requests(LocalStore(tmp_path))

@@ -246,6 +246,7 @@ def test_a_chunk_of_which_nothing_is_known_is_not_deleted(tmp_path: Path) -> Non
 SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=0, max_size=2)
 
 
+@pytest.mark.slow
 @given(SHAPES, st.data())
 @examples(0.6)
 def test_what_is_written_reads_back_and_no_document_can_be_lost(

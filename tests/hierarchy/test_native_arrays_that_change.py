@@ -62,6 +62,7 @@ def moved(store: Any, place: Path) -> None:
     sync(inner.move(place))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LocalStore, wrapped])
 def test_a_store_that_moves(root: Path, kind: Callable[[Path], Store]) -> None:
     underneath = kind(root)
@@ -190,6 +191,7 @@ class _Late(WrapperStore[LocalStore]):
         return found
 
 
+@pytest.mark.slow
 def test_a_reader_that_comes_while_another_finds_out(root: Path) -> None:
     """However late the second one is, neither takes a chunk of the new array for absent."""
     underneath = [_Late(LocalStore(root)) for _ in range(60)]

@@ -184,6 +184,7 @@ def test_an_array_opened_directly_is_as_its_own_metadata_say(
     assert found[:].tolist() == list(expected.values)
 
 
+@pytest.mark.slow
 def test_a_group_with_copies_of_its_own_opens_consolidated() -> None:
     change = CHANGES["copies below the root"]
     for window in windows(change):
@@ -208,6 +209,7 @@ def test_copies_in_a_group_alone(window: Window) -> None:
         assert seen(zarr.open_group(store, mode="r")) == expected
 
 
+@pytest.mark.slow
 def test_listings_show_what_is_committed() -> None:
     for name in ("new nodes", "removed nodes"):
         for window in windows(CHANGES[name]):

@@ -103,6 +103,7 @@ def test_a_copy_that_is_written_otherwise_is_the_same(tmp_path: Path) -> None:
     assert in_worker(pickle.dumps(array))[:].tolist() == [10, 11, 12, 13, 14, 15]
 
 
+@pytest.mark.slow
 def test_what_a_pickle_takes(tmp_path: Path) -> None:
     """dask pickles a store with every task: about 10 bytes more for an array than its path."""
     change = CHANGES["append"]

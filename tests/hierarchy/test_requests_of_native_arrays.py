@@ -141,6 +141,7 @@ def test_no_more_requests_than_without_but_to_look_for_manifests(name: str) -> N
         assert not more.total()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_consolidated", [False, True])
 def test_datasets_are_appended_to(is_consolidated: bool) -> None:
     """xarray has read all nodes by then."""

@@ -145,6 +145,7 @@ def damage(draw: st.DrawFn, body: bytes) -> bytes:
     return b"" if kind == "empty" else b"{}"
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(FORMS)), st.sampled_from(list(NEW)), st.data())
 @examples(2)
 def test_a_damaged_document_is_never_a_value(
@@ -168,6 +169,7 @@ def test_a_damaged_document_is_never_a_value(
     shutil.rmtree(root)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(FORMS)), st.data())
 @examples(1)
 def test_a_mixture_of_two_states_is_an_error_or_one_of_them(

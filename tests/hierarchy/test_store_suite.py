@@ -106,6 +106,7 @@ def test_hierarchy_machine(make: Any) -> None:
     run_state_machine_as_test(Machine, settings=_MODEST)
 
 
+@pytest.mark.slow
 def test_store_machine() -> None:
     # Only MemoryStore: zarr's ObjectStore raises on ranges that begin past the end of a value.
     class Machine(ZarrStoreStateMachine):

@@ -41,6 +41,7 @@ def replace_by_link(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
+@pytest.mark.slow
 def test_without_links_it_is_what_zarr_lists(tmp_path: Path) -> None:
     root = tmp_path / "h.zarr"
     write_hierarchy(root)
@@ -184,6 +185,7 @@ def test_directories_that_may_not_be_listed(locked: Path) -> None:
 # Hierarchies: links that lead out of them are not followed, and named ---------------
 
 
+@pytest.mark.slow
 def test_a_node_behind_a_link_is_named(tmp_path: Path) -> None:
     root = tmp_path / "h.zarr"
     write_hierarchy(root)

@@ -15,6 +15,7 @@ from tests.servers.http_files import FileServer
 from zarr_manifest.inspection.describing import contents
 
 
+@pytest.mark.slow
 def test_every_kind_of_node(tmp_path: Path) -> None:
     values = write_hierarchy(tmp_path / "h.zarr")
     found = contents(tmp_path / "h.zarr")

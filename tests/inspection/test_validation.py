@@ -52,6 +52,7 @@ def edit(array: Path, change: Any) -> None:
     (array / "zarr.json").write_text(json.dumps(node))
 
 
+@pytest.mark.slow
 def test_a_valid_hierarchy(tmp_path: Path) -> None:
     root = tmp_path / "data.zarr"
     write_hierarchy(root)
@@ -84,6 +85,7 @@ BAD = {
 CANONICAL = ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]
 
 
+@pytest.mark.slow
 @given(st.sets(st.sampled_from(sorted(BAD))))
 def test_every_bad_member_is_reported_once(
     tmp_path_factory: pytest.TempPathFactory, bad: set[str]
@@ -97,6 +99,7 @@ def test_every_bad_member_is_reported_once(
     assert {(problem.phase, problem.array) for problem in problems} <= {("manifest", "a")}
 
 
+@pytest.mark.slow
 @given(st.sets(st.sampled_from(sorted(BAD)), min_size=1))
 def test_readers_raise_one_of_what_is_reported(
     tmp_path_factory: pytest.TempPathFactory, bad: set[str]

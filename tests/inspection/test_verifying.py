@@ -286,6 +286,7 @@ STATUS = {None: 0, "denied": 3, "unreachable": 3}
 ONLY_READ = {"undecodable", "corrupt"}
 
 
+@pytest.mark.slow
 def test_damage_is_found_exactly_where_it_is(place: Any, tmp_path: Path) -> None:
     clean = zm.verify(place.root, read="all", decode=True, allow=place.allow)
     assert (clean.status, clean.findings, clean.sampled) == (0, [], 4), str(clean)
@@ -345,6 +346,7 @@ def test_every_code_has_a_state() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_hierarchy_with_every_kind_of_node_has_no_finding(root: Path, values: Values) -> None:
     report = zm.verify(root, read="all", decode=True)
     assert (report.status, report.findings) == (0, []), str(report)
@@ -352,6 +354,7 @@ def test_a_hierarchy_with_every_kind_of_node_has_no_finding(root: Path, values: 
     assert report.by_state().keys() == {"ok"}
 
 
+@pytest.mark.slow
 @examples(1)
 @given(st.integers(1, 12), st.integers(1, 500), st.text(max_size=3), st.floats(0.1, 100))
 def test_parts_are_all_chunks_once(parts: int, chunks: int, array: str, percent: float) -> None:
@@ -363,6 +366,7 @@ def test_parts_are_all_chunks_once(parts: int, chunks: int, array: str, percent:
     assert abs(share - percent / 100) < 0.02
 
 
+@pytest.mark.slow
 def test_what_is_read_is_said(root: Path) -> None:
     for text in ("", "0/3", "4/3", "101%", "0%", "1 XB", "-1"):
         with pytest.raises(ValueError, match="what is read"):
@@ -519,6 +523,7 @@ def test_results_count_for_a_while_and_failures_come_first(
     assert "time limit" in " ".join(ended.not_checked)
 
 
+@pytest.mark.slow
 def test_several_state_files_count_together(root: Path, tmp_path: Path) -> None:
     place = OnDisk(root)
     zm.create_array(root, "b", {"0": {"data": CHUNKS[0]}}, **CREATION)

@@ -94,6 +94,7 @@ def manifest_store(root: Path, **options: Any) -> zm.ManifestStore:
     return zm.ManifestStore(root, allow=[root.with_name("next.zarr").as_uri()], **options)
 
 
+@pytest.mark.slow
 @CHANGES
 @pytest.mark.parametrize("bulk", [True, pytest.param(False, marks=pytest.mark.combinations)])
 def test_values_stay(tmp_path: Path, change: Change, bulk: bool) -> None:
@@ -125,6 +126,7 @@ def test_a_computation_of_dask_in_processes(tmp_path: Path) -> None:
     assert {int(each) for each in total.values()} == {sum(range(DAYS))}
 
 
+@pytest.mark.slow
 @CHANGES
 def test_documents_that_are_overwritten(tmp_path: Path, change: Change) -> None:
     """Their names say nothing of their contents: a worker that finds others fails."""
@@ -140,6 +142,7 @@ def test_documents_that_are_overwritten(tmp_path: Path, change: Change) -> None:
             worker[name].load()
 
 
+@pytest.mark.slow
 def test_metadata_that_are_too_large_to_be_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +160,7 @@ def test_metadata_that_are_too_large_to_be_sent(
     np.testing.assert_array_equal(in_worker(small).values, np.arange(DAYS))
 
 
+@pytest.mark.slow
 def test_members_of_a_group_that_is_older_than_what_its_store_has_seen(tmp_path: Path) -> None:
     root = tmp_path / "h.zarr"
     write(root, 0, KEPT)
@@ -171,6 +175,7 @@ def test_members_of_a_group_that_is_older_than_what_its_store_has_seen(tmp_path:
                 each[:]
 
 
+@pytest.mark.slow
 def test_an_absent_chunk_of_an_array_that_was_native(tmp_path: Path) -> None:
     """The manifest that it got has other chunks at the same indices."""
     root = tmp_path / "h.zarr"
@@ -187,6 +192,7 @@ def test_an_absent_chunk_of_an_array_that_was_native(tmp_path: Path) -> None:
             np.testing.assert_array_equal(each["native"][4:], [4, 5, 6, 7])
 
 
+@pytest.mark.slow
 def test_what_dask_sends_with_a_task(tmp_path: Path) -> None:
     """The same however many other arrays there are."""
     root = tmp_path / "h.zarr"

@@ -52,6 +52,7 @@ def test_locations_are_canonical(path: str, base: Base) -> None:
     assert isinstance(location, UrlLocation) or "" not in key.split("/")
 
 
+@pytest.mark.slow
 @given(st.lists(segments.map(encoded) | st.sampled_from([".", "..", ""]), min_size=1))
 def test_a_relative_path_stays_in_its_store(parts: list[str]) -> None:
     path = "./" + "/".join(parts)

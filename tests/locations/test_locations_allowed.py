@@ -42,6 +42,7 @@ def test_a_prefix_matches_by_segments(prefix: UrlLocation, location: UrlLocation
     assert (AllowList([url + "/"]).match(location) == url + "/") is expected
 
 
+@pytest.mark.slow
 @given(st.lists(url_locations))
 def test_suggestions_cover(locations: list[UrlLocation]) -> None:
     suggestions = suggest_prefixes(locations)

@@ -38,6 +38,7 @@ def outcome(path: str, base: Base) -> Location | tuple[str, ...]:
         return str(error), error.code
 
 
+@pytest.mark.slow
 @given(BASES, st.lists(NAMES | urls(), max_size=8))
 @examples(4)
 @example(Base("", "", ""), ["s3://x", "s3://bucket", "s3://b/", "C:/x", "C:/x"])

@@ -69,6 +69,7 @@ def tables(draw: st.DrawFn) -> References:
     )
 
 
+@pytest.mark.slow
 @given(tables(), st.integers(1, 5))
 def test_the_bytes_are_those_of_entries_one_by_one(table: References, at_once: int) -> None:
     entries = ((format_canonical(i), entry_of(table.reference(row))) for i, row in table.items())
@@ -92,6 +93,7 @@ def test_lines_of_numbers_and_texts(values: list[tuple[int, bool, str]]) -> None
     assert lines.text() == expected.encode()
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3), st.integers(0, 3)), min_size=1))
 def test_texts_that_many_lines_share(runs: list[tuple[int, int, int]]) -> None:
     table = [b"", b"a", b"b", b"c" * 600]

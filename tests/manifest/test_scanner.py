@@ -140,6 +140,7 @@ def validated(document: bytes, grid: Grid, **options: Any) -> Any:
     return [] if found is None or problems else comparable(found), [*map(str, problems)]
 
 
+@pytest.mark.slow
 @examples(2)
 @given(st.booleans().flatmap(lambda proper: documents(proper=proper)))
 def test_validators_find_the_same_at_once(given: tuple[bytes, tuple[int, ...]]) -> None:
@@ -154,6 +155,7 @@ def comparable(references: References) -> Any:
     return references.grid_shape, arrays, references.paths, [*references.extras()]
 
 
+@pytest.mark.slow
 @given(documents(proper=False), st.sampled_from([Limits(), Limits(path_length=3)]))
 @examples(4)
 @example((b'{"0":{"path":"a"},"1":{}}', (12,)), Limits())
@@ -177,6 +179,7 @@ def test_what_is_read_at_once_is_what_the_document_says(
         assert found is None or found == one_by_one(document, grid, limits)
 
 
+@pytest.mark.slow
 @given(documents(proper=True))
 @examples(4)
 def test_valid_documents_are_read_at_once(case: tuple[bytes, tuple[int, ...]]) -> None:

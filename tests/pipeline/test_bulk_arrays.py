@@ -111,6 +111,7 @@ def test_a_store_is_enough(
     assert selections == [4, 4]
 
 
+@pytest.mark.slow
 def test_xarray(root: Path, values: Values, selections: list[int]) -> None:
     options: dict[str, Any] = {"consolidated": False, "mask_and_scale": False, "chunks": None}
     with xr.open_zarr(zm.ManifestStore(root), group="a/b", **options) as dataset:

@@ -40,6 +40,7 @@ def written(case: Case, pipeline: str) -> Iterator[Callable[[], Any]]:
         yield lambda: zarr.open_array(reader(), path=ARRAY, mode="r")
 
 
+@pytest.mark.slow
 @examples(2)
 @given(case=cases(), pipeline=st.sampled_from(PIPELINES))
 def test_values_are_the_same(case: Case, pipeline: str) -> None:
@@ -50,6 +51,7 @@ def test_values_are_the_same(case: Case, pipeline: str) -> None:
     assert_same(actual, expected)
 
 
+@pytest.mark.slow
 @examples(2)
 @given(case=cases(troubled=True), pipeline=st.sampled_from(PIPELINES))
 def test_errors_are_the_same(case: Case, pipeline: str) -> None:

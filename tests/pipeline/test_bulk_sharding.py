@@ -44,6 +44,7 @@ PIPELINES = [
 FORMS = ["entry", "entry", "checked", "open", "data", "empty", "absent"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", combinations(PIPELINES, besides=PIPELINES[:1]))
 @pytest.mark.parametrize("verify", combinations(["auto", "always", "never"], besides=["auto"]))
 @given(data=st.data())

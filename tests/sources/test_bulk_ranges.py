@@ -91,6 +91,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @examples(2)
 @given(
     rows=ROWS,
@@ -291,6 +292,7 @@ def test_a_forked_process_has_threads_of_its_own(tmp_path: Path) -> None:
     assert status == 0
 
 
+@pytest.mark.slow
 def test_several_event_loops_read_at_the_same_time(tmp_path: Path) -> None:
     rows = [(i % 4, 10 * i, 10 * i + 10) for i in range(200)]
     ranges = ranges_of(urls_in(tmp_path), rows)

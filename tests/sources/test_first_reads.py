@@ -233,6 +233,7 @@ def test_other_ranges_do_not_wait_for_the_bytes_of_the_first() -> None:
         assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_many_objects_are_read_at_once() -> None:
     """More than questions are asked at once: their bytes do not hold up other questions."""
     count = 40

@@ -297,6 +297,7 @@ SPANS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(span=SPANS.filter(lambda span: span.start != span.stop), size=st.sampled_from([0, 1, 100]))
 def test_ranges_are_those_of_obstore(span: SourceRange, size: int) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -309,6 +310,7 @@ def test_ranges_are_those_of_obstore(span: SourceRange, size: int) -> None:
         assert in_own_loop(ours.state("f")).size == in_own_loop(theirs.state("f")).size == size
 
 
+@pytest.mark.slow
 @given(micros=st.integers(10**6, 4 * 10**15), nanos=st.integers(0, 999))
 def test_what_obstore_says_of_a_file_still_matches(micros: int, nanos: int) -> None:
     """Manifests have its etags and times."""

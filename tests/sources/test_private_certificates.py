@@ -161,6 +161,7 @@ def test_a_tunnel_through_a_proxy(tmp_path: Path, server: FileServer) -> None:
     assert [request.target for request in server.requests] == ["/f.bin?sig=a%2fb"]
 
 
+@pytest.mark.slow
 def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[ssl.SSLContext] = []
     create = ssl.create_default_context

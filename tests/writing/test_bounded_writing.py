@@ -160,6 +160,7 @@ def test_the_first_error_is_raised_when_nothing_is_under_way() -> None:
     assert len(made) == before < 100
 
 
+@pytest.mark.slow
 def test_an_error_of_the_store_changes_no_metadata() -> None:
     class Full(MemoryStore):
         async def set(self, key: str, value: Any, byte_range: Any = None) -> None:

@@ -153,6 +153,7 @@ def test_what_another_has_made_alike_is_no_conflict(memory: MemoryStore, store: 
     assert attributes(memory) == {"": {"t": 1}, "a": {"x": 1}, "c": {}}
 
 
+@pytest.mark.slow
 def test_who_always_meets_others_gives_up(memory: MemoryStore) -> None:
     written(memory, {"": group(), "a": array()}, "")
     numbers = iter(range(1000))
@@ -394,6 +395,7 @@ def test_new_nodes_stay_if_zarr_replaces_the_root_meanwhile(
         assert stored(memory, "new") == array(x=1)
 
 
+@pytest.mark.slow
 def test_a_lock_on_own_metadata_leaves_them_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

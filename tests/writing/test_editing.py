@@ -92,6 +92,7 @@ def writes(draw: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], int]:
     return tuple(slice(*each) for each in bounds), draw(st.sampled_from([-1, 0, 7]))
 
 
+@pytest.mark.slow
 @given(
     data=st.data(),
     form=st.sampled_from(sorted(FORMS)),
@@ -173,6 +174,7 @@ def test_an_exception_changes_nothing(place: tuple[Path, str]) -> None:
     assert all(key.startswith("field/chunks/sha256/") for key in written)
 
 
+@pytest.mark.slow
 def test_xarray_appends_and_writes_regions(place: tuple[Path, str]) -> None:
     root, allow = place
     before = files_below(root)
@@ -198,6 +200,7 @@ def test_xarray_appends_and_writes_regions(place: tuple[Path, str]) -> None:
     assert zm.validate(root, allow=[allow]) == []
 
 
+@pytest.mark.slow
 def test_dask_writes_from_threads(place: tuple[Path, str]) -> None:
     root, allow = place
     values = np.arange(2000, dtype="i4").reshape(4, 500) * 3
@@ -209,6 +212,7 @@ def test_dask_writes_from_threads(place: tuple[Path, str]) -> None:
         np.testing.assert_array_equal(found[name], values)
 
 
+@pytest.mark.slow
 def test_all_arrays_at_once(place: tuple[Path, str], field: np.ndarray[Any, Any]) -> None:
     root, allow = place
     opened = xr.open_zarr(zm.ManifestStore(root, allow=[allow]))
@@ -260,6 +264,7 @@ def test_chunks_can_be_shared_by_hierarchies(place: tuple[Path, str]) -> None:
     assert (read(store, "field")[1] == 5).all()
 
 
+@pytest.mark.slow
 def test_sharded_arrays_and_codecs(tmp_path: Path) -> None:
     data = np.arange(64, dtype="i4").reshape(8, 8)
     source = zarr.create_array(
@@ -298,6 +303,7 @@ def test_entries_are_changed(place: tuple[Path, str]) -> None:
     np.testing.assert_array_equal(values[2], values[3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_entries_are_read(tmp_path: Path, form: str) -> None:
     """In readers and in edits, before and after they are changed."""
@@ -341,6 +347,7 @@ def test_entries_are_those_of_manifest_stores(tmp_path: Path) -> None:
         zm.entries(native)
 
 
+@pytest.mark.slow
 def test_native_arrays_get_a_manifest_of_their_own_chunks(place: tuple[Path, str]) -> None:
     """Those that readers see stay: who opened the array before goes on reading them."""
     root, allow = place
@@ -400,6 +407,7 @@ def test_other_writers_of_this_package_are_refused_in_an_edit(place: tuple[Path,
     assert files_below(root) == before
 
 
+@pytest.mark.slow
 def test_arrays_can_be_removed_and_replaced(place: tuple[Path, str]) -> None:
     root, allow = place
     with zm.edit(root, allow=[allow]) as group:
@@ -430,6 +438,7 @@ def test_there_must_be_a_hierarchy(tmp_path: Path) -> None:
 # Several editors ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_another_chunk_of_the_same_array(place: tuple[Path, str]) -> None:
     root, allow = place
     with zm.edit(root, allow=[allow]) as first:
@@ -469,6 +478,7 @@ def test_the_same_chunk_or_attributes(place: tuple[Path, str], change: Any) -> N
     assert {key: files_below(root)[key] for key in before} == before
 
 
+@pytest.mark.slow
 def test_many_editors_at_once(place: tuple[Path, str]) -> None:
     root, allow = place
     failures: list[BaseException] = []

@@ -375,6 +375,7 @@ def test_data_types(dtype: str, group: Path) -> None:
     check(group, FIELD.astype(dtype), CHUNKS)
 
 
+@pytest.mark.slow
 def test_sharded(group: Path) -> None:
     check(group, FIELD, (1, 2), shards=(2, 4), compressors=COMPRESSORS["zstd"])
 

@@ -105,6 +105,7 @@ def test_the_same_manifest(pairs: list[tuple[Any, Any]], at_once: int) -> None:
         assert interpret_entries(ARRAY, dict(pairs), batch_size=at_once).dumps() == expected
 
 
+@pytest.mark.slow
 @examples(4)
 @given(
     GOOD,

@@ -99,6 +99,7 @@ def test_appending_in_an_edit(tmp_path: Path, *, compute: bool) -> None:
     xr.testing.assert_identical(found.load(), both)
 
 
+@pytest.mark.slow
 def test_an_append_that_fails_in_an_edit_changes_nothing(tmp_path: Path) -> None:
     """xarray has replaced attributes and made arrays longer by then."""
     root = tmp_path / "h.zarr"

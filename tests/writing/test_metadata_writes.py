@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -31,8 +32,18 @@ ARRAY: dict[str, Any] = {
     "shape": 6, "chunks": 2, "dtype": "i4", "fill_value": -1, "dimension_names": ["t"],
     "compressors": None,
 }  # fmt: skip
-NEW = xr.Dataset({"m": ("t", VALUES[:2]), "n": ("t", VALUES[:2])}, attrs={"title": "new"})
-MORE = xr.Dataset({"more": ("t", VALUES)}, attrs={"title": "more"})
+
+
+@functools.cache
+def new() -> xr.Dataset:
+    """Return more of the arrays; made here, because it imports dask."""
+    return xr.Dataset({"m": ("t", VALUES[:2]), "n": ("t", VALUES[:2])}, attrs={"title": "new"})
+
+
+@functools.cache
+def more() -> xr.Dataset:
+    """Return another array."""
+    return xr.Dataset({"more": ("t", VALUES)}, attrs={"title": "more"})
 
 
 @written_once
@@ -74,12 +85,12 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
     "delete a manifest array": lambda root: root.__delitem__("g/m"),
     "delete a native array": lambda root: root.__delitem__("n"),
     "delete a group": lambda root: root.__delitem__("g"),
-    "append a dataset": lambda root: NEW.to_zarr(root.store, append_dim="t", consolidated=False),
-    "add a variable": lambda root: MORE.to_zarr(root.store, mode="a", consolidated=False),
-    "add a variable to a group": lambda root: MORE.to_zarr(
+    "append a dataset": lambda root: new().to_zarr(root.store, append_dim="t", consolidated=False),
+    "add a variable": lambda root: more().to_zarr(root.store, mode="a", consolidated=False),
+    "add a variable to a group": lambda root: more().to_zarr(
         root.store, group="g", mode="a", consolidated=False
     ),
-    "write all anew": lambda root: MORE.to_zarr(root.store, mode="w", consolidated=False),
+    "write all anew": lambda root: more().to_zarr(root.store, mode="w", consolidated=False),
 }
 # These say nothing in a comparison with a hierarchy that only zarr has written.
 OTHERS: dict[str, Callable[[Any], object]] = {
@@ -126,6 +137,7 @@ def state(store: Any, *, consolidated: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_in_an_edit_zarr_does_what_it_does_without_manifests(name: str, tmp_path: Path) -> None:
     plain = write(tmp_path / "plain")
@@ -143,6 +155,7 @@ def test_in_an_edit_zarr_does_what_it_does_without_manifests(name: str, tmp_path
         assert zm.validate(root) == []
 
 
+@pytest.mark.slow
 def test_consolidating_in_an_edit(tmp_path: Path) -> None:
     """Also where copies are there, and say something else."""
     root = write(tmp_path / "h", "m", "g/m")
@@ -162,6 +175,7 @@ def test_consolidating_in_an_edit(tmp_path: Path) -> None:
 # Values of native arrays ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["BatchedCodecPipeline", "FusedCodecPipeline"])
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_native_values_are_written(pipeline: str, in_memory: bool, tmp_path: Path) -> None:
@@ -195,13 +209,14 @@ async def keys(store: Any, prefix: str) -> list[str]:
 def test_xarray_writes_a_region_of_native_arrays(tmp_path: Path) -> None:
     root = write(tmp_path, "m")
     region = {"t": slice(2, 4)}
-    NEW[["n"]].drop_attrs().to_zarr(zm.ManifestStore(root), region=region, consolidated=False)
+    new()[["n"]].drop_attrs().to_zarr(zm.ManifestStore(root), region=region, consolidated=False)
     assert read(zm.ManifestStore(root), "n").tolist() == [1, 2, 1, 2, 5, 6]
 
 
 # How it is known --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_manifest_that_another_process_has_written_meanwhile(tmp_path: Path) -> None:
     """The node itself is read again, and all that is to be deleted."""
     root = write(tmp_path)

@@ -93,6 +93,7 @@ def test_assigning_to_a_manifest_array(
     assert_all_read(root, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("present", [True, False])
 def test_setting_chunk_keys(present: bool, root: Path, values: Values) -> None:
     manifest, _ = split_into_source(FIELD, (3, 4), path="../raw/external.bin")
@@ -145,6 +146,7 @@ def test_no_pipeline_writes(pipeline: str, root: Path, values: Values) -> None:
             refused(root, lambda array=array: array.__setitem__((slice(0, 3), slice(0, 4)), 7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["a/b/external", "inline"])
 def test_shrinking_over_references_is_refused(
     path: str, store: zm.ManifestStore, root: Path, values: Values

@@ -30,6 +30,7 @@ type Index = tuple[int, ...]
 # dumps ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(manifest_cases(), st.randoms())
 def test_dumps_undoes_loads(case: tuple[Index, dict[Index, dict[str, Any]]], random: Any) -> None:
     grid_shape, entries = case
@@ -112,6 +113,7 @@ def new_array(root: Any, path: str = "a") -> None:
 KINDS = st.sampled_from(["whole", "range", "inline", "empty", "missing"])
 
 
+@pytest.mark.slow
 @given(OPTIONS, st.lists(KINDS, min_size=9, max_size=9), st.booleans())
 @examples(0.6)
 def test_written_manifests_read_back(

@@ -178,6 +178,7 @@ def test_growing_within_the_last_partition_changes_nothing(tmp_path: Path) -> No
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [1, 2, 3, FILL]
 
 
+@pytest.mark.slow
 def test_growing_by_partitions(tmp_path: Path) -> None:
     create(tmp_path, [(i,) for i in range(4)], (4,), (2,))
     consolidate(tmp_path)
@@ -206,6 +207,7 @@ def test_nothing_grows_to_something(tmp_path: Path) -> None:
     assert read(zm.ManifestStore(tmp_path), "a").tolist() == [FILL] * 3
 
 
+@pytest.mark.slow
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 4)),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),

@@ -315,6 +315,7 @@ def test_the_predictor_of_integers_is_undone(tmp_path: Path) -> None:
         assert same(found.arrays["0"][...], values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"compression": "zlib", "predictor": 2}])
 def test_pixels_of_several_samples_have_bands(tmp_path: Path, options: dict[str, Any]) -> None:
     tifffile = pytest.importorskip("tifffile")
@@ -446,6 +447,7 @@ DMRPP = """<?xml version="1.0" encoding="ISO-8859-1"?>
 </Dataset>"""
 
 
+@pytest.mark.slow
 def test_dmrpp_documents_refer_to_the_file_that_they_describe(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["plain"] = np.arange(6, dtype="<i4")
@@ -504,6 +506,7 @@ def test_dmrpp_documents_refer_to_the_file_that_they_describe(tmp_path: Path) ->
 # ------------------------------------------------------------ Zarr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_zarr_hierarchy_is_referred_to_object_by_object(tmp_path: Path, version: Any) -> None:
     root = zarr.create_group(tmp_path / "a b.zarr", zarr_format=version, attributes={"title": "t"})

@@ -184,6 +184,7 @@ def arrays(nodes: list[Node]) -> dict[str, Any]:
     return {node.path: node.metadata for node in nodes if isinstance(node, ArrayNode)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parse_fails", [False, True])
 def test_the_others_are_converted(here: Path, damaged: list[str], parse_fails: bool) -> None:
     if parse_fails:

@@ -104,6 +104,7 @@ def test_partitions_are_read_while_they_are_written(tmp_path: Path, form: str) -
     assert [node.code for node in report.refused] == ["manifest_not_found"]
 
 
+@pytest.mark.slow
 def test_a_hierarchy_with_nodes_of_all_kinds(root: Path, values: Values, tmp_path: Path) -> None:
     other = tmp_path / "other" / "copy.zarr"
     report = write_hierarchy(other, read_hierarchy(root))
@@ -211,6 +212,7 @@ def test_documents_outside_the_hierarchy_must_be_allowed(tmp_path: Path) -> None
     assert found[0,].is_empty
 
 
+@pytest.mark.slow
 def test_create_takes_manifest_hierarchies(tmp_path: Path) -> None:
     (tmp_path / "raw.bin").write_bytes(VALUES.tobytes())
     options: dict[str, Any] = {**OPTIONS, "chunks": 8, "dimension_names": ["x"]}

@@ -182,6 +182,7 @@ def test_numbers_that_are_packed_in_other_ways_are_unpacked(
     assert same(opened(found)["t"].values, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [[0, -999], [0.5, -999]])
 def test_missing_times_have_a_fill_value(write: Write, tmp_path: Path, values: list[float]) -> None:
     files = [
@@ -197,6 +198,7 @@ def test_missing_times_have_a_fill_value(write: Write, tmp_path: Path, values: l
     assert "_FillValue" in stored.encoding
 
 
+@pytest.mark.slow
 def test_packing_of_32_bits_is_unpacked_to_32_bits(write: Write, tmp_path: Path) -> None:
     files = [
         write(v=(("t",), np.array([2856], "i2"), {"scale_factor": np.float32(scale)}))
@@ -220,6 +222,7 @@ def test_months_of_a_calendar_in_which_they_are_equally_long(write: Write, tmp_p
         assert opened(found)["t"].equals(expected["t"].load())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loaded", [False, True])
 def test_enumerations_whose_names_stand_for_other_numbers_are_refused(
     tmp_path: Path, loaded: bool
@@ -242,6 +245,7 @@ def test_enumerations_whose_names_stand_for_other_numbers_are_refused(
     assert more.arrays["flag"][...].tolist() == [0, 1, 0, 1]
 
 
+@pytest.mark.slow
 def test_bounds_have_the_units_of_what_they_bound(write: Write, tmp_path: Path) -> None:
     edges: Variable = (("t", "n"), [[0, 1], [1, 2]], {})
     days = ["days since 2000-01-01", "days since 2001-01-01"]
@@ -260,6 +264,7 @@ def test_bounds_have_the_units_of_what_they_bound(write: Write, tmp_path: Path) 
     assert convert(files, tmp_path / "same.zarr", concat_dim="t").refused == {}
 
 
+@pytest.mark.slow
 def test_files_without_a_different_coordinate_are_not_taken_for_one(write: Write) -> None:
     # All but the first would vanish.
     for variables in ({}, {"t": of_time([1, 2], "m")}):
@@ -321,6 +326,7 @@ def test_when_all_that_varies_is_refused_the_rest_is_converted(
     assert found.arrays["mask"][...].tolist() == [1]
 
 
+@pytest.mark.slow
 def test_images_of_different_places_are_not_stacked(tmp_path: Path) -> None:
     tifffile = pytest.importorskip("tifffile")
     files = [tmp_path / f"{number}.tif" for number in range(3)]

@@ -58,6 +58,7 @@ def along_t(*numbers: float) -> Variable:
 # ------------------------------------------------------------ places
 
 
+@pytest.mark.slow
 def test_files_that_coincide_are_named(write: Write) -> None:
     files = [write(t=days(n // 2 * 2, n // 2 * 2 + 1), v=along_t(n, n)) for n in range(4)]
     with xr.open_mfdataset(files) as fewer:
@@ -134,6 +135,7 @@ def test_tiles_have_places_of_their_own(write: Write, tmp_path: Path) -> None:
         list(read_files([*tiles, tile(2, 0, 5)]))
 
 
+@pytest.mark.slow
 @WAYS
 def test_repeated_coordinates_are_refused_unless_asked_for(
     write: Write, tmp_path: Path, options: dict[str, Any]
@@ -150,6 +152,7 @@ def test_repeated_coordinates_are_refused_unless_asked_for(
         assert opened(found).equals(expected.load())
 
 
+@pytest.mark.slow
 def test_missing_coordinates_are_not_repeated(write: Write, tmp_path: Path) -> None:
     def time(*numbers: int) -> Variable:
         return ("t",), np.array(numbers, "i4"), {"units": "m", "_FillValue": np.int32(-9)}
@@ -396,6 +399,7 @@ def test_a_whole_group_that_a_file_lacks(tmp_path: Path) -> None:
     assert "has no 't'" in filled.refused["g/v"]
 
 
+@pytest.mark.slow
 def test_loaded_variables_that_a_file_lacks(write: Write, tmp_path: Path) -> None:
     files = [
         write(t=days(0), v=along_t(1.5), n=(("t",), [1], {})),

@@ -92,6 +92,7 @@ def test_files_that_lie_in_the_hierarchy_travel_with_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------ state
 
 
+@pytest.mark.slow
 def test_the_state_of_a_local_file_is_its_size_and_time(path: Path, tmp_path: Path) -> None:
     reference = array(read_files(path)).manifest[0,]
     assert reference.conditions.last_modified is not None
@@ -178,6 +179,7 @@ def test_sources_are_pickled_without_their_clients() -> None:
 # ------------------------------------------------------------ checksums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["crc32c", "sha256", "md5"])
 def test_checksums_of_all_chunks_are_computed(path: Path, tmp_path: Path, algorithm: str) -> None:
     found = array(read_files(path, checksum=algorithm)).manifest
@@ -195,6 +197,7 @@ def test_checksums_of_all_chunks_are_computed(path: Path, tmp_path: Path, algori
     }
 
 
+@pytest.mark.slow
 def test_a_checksum_finds_a_flipped_bit(path: Path, tmp_path: Path) -> None:
     found = convert(path, tmp_path / "h.zarr", checksum="crc32c", record_conditions=False)
     assert same(found.arrays["whole"][...], VALUES)
@@ -230,6 +233,7 @@ def test_a_zarr_hierarchy_that_is_not_there(
     assert files_below(tmp_path) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_links_in_a_zarr_hierarchy_are_followed(tmp_path: Path, zarr_format: Any) -> None:
     root = zarr.create_group(tmp_path / "h.zarr", zarr_format=zarr_format)

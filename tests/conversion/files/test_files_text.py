@@ -62,6 +62,7 @@ def test_attributes_of_hdf5(tmp_path: Path) -> None:
     assert "g/y" not in notes
 
 
+@pytest.mark.slow
 def test_names_and_strings_of_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_group(b"gr\xf6n")[b"gelb \xfc"] = np.arange(3)

@@ -46,6 +46,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_every_value_comes_back(value: Any) -> None:
     text = msgspec.json.encode(to_json(value))

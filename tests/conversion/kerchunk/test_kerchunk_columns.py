@@ -55,6 +55,7 @@ def test_parts_of_a_document_are_read_as_the_whole_one_by_one(
         assert told(found.parsed()) == wanted
 
 
+@pytest.mark.slow
 @examples(2)
 @given(json_sets(with_mistakes=True), st.data())
 def test_damaged_documents_fail_alike(found: JSONSet, data: st.DataObject) -> None:

@@ -161,6 +161,7 @@ def exported_values(root: Path, **options: Any) -> tuple[Any, ConversionReport]:
     return read_by_fsspec(references), report
 
 
+@pytest.mark.slow
 def test_sources_that_travel_with_the_hierarchy(tmp_path: Path) -> None:
     root = tmp_path / "a b%20.zarr"
     zarr.create_group(root, attributes={"title": "t"})
@@ -278,6 +279,7 @@ def test_xarray_opens_scalars(tmp_path: Path, dtype: str) -> None:
             assert dataset["a"].values == np.array(7).astype(dtype)
 
 
+@pytest.mark.slow
 def test_explicitly_empty_chunks(tmp_path: Path) -> None:
     zarr.create_group(tmp_path / "h")
     zarr.create_array(tmp_path / "h/a", shape=6, chunks=2, dtype="i2", fill_value=7)

@@ -59,6 +59,7 @@ def one_by_one(references: References, below: str) -> str:
     return json.dumps(found)[1:-1]
 
 
+@pytest.mark.slow
 @examples(4)
 @given(data=st.data(), grid=st.lists(st.integers(1, 12), max_size=3), at_once=st.integers(1, 9))
 def test_members_are_those_of_a_json_encoder(

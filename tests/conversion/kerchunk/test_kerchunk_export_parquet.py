@@ -154,6 +154,7 @@ def test_inline_data_that_looks_like_base64_survives(tmp_path: Path) -> None:
     assert open_with_fsspec(tmp_path / "r")["x"][:].tobytes() == data
 
 
+@pytest.mark.slow
 def test_groups_without_metadata_can_be_opened(tmp_path: Path) -> None:
     write_manifest_array(tmp_path / "h", "a/b/x", np.empty(1, "u1"), 1, {"0": {"data": "AQ=="}})
     report = export_kerchunk_parquet(tmp_path / "h", tmp_path / "r")
@@ -237,6 +238,7 @@ def _document(entries: dict[tuple[int, ...], dict[str, Any]]) -> bytes:
     return json.dumps(keys).encode()
 
 
+@pytest.mark.slow
 def test_set_to_hierarchy_to_set(tmp_path: Path) -> None:
     export_kerchunk_parquet(hierarchy(tmp_path / "h"), tmp_path / "one", record_size=3)
     write_hierarchy(tmp_path / "again", read_kerchunk_parquet(tmp_path / "one"))

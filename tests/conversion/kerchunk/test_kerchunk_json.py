@@ -77,6 +77,7 @@ def entry_of(value: Any) -> Any:
     return (URLS[value[0]], 0, None) if len(value) == 1 else (URLS[value[0]], *value[1:])
 
 
+@pytest.mark.slow
 @examples(1.5)
 @given(
     st.lists(st.integers(0, 4), max_size=3),
@@ -255,6 +256,7 @@ def test_members_that_are_not_known_are_named() -> None:
     assert found.reason == ("the reference set has an unknown member 'records', which was left out")
 
 
+@pytest.mark.slow
 def test_generated_references_win(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(np.arange(24, dtype="<i2").tobytes())
     references = {

@@ -89,6 +89,7 @@ def reference_sets(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[int, Any]]:
     return grid, draw(st.dictionaries(st.integers(0, count - 1), REFERENCES, max_size=60))
 
 
+@pytest.mark.slow
 @examples(0.6)
 @given(
     reference_sets(),

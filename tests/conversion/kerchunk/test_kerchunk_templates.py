@@ -59,6 +59,7 @@ DIMENSION = st.one_of(
 EXPRESSIONS = ["{{ NAME }}", "{{NAME*7+1}}", "{{ '%03d' % NAME }}", "{{'{:+d}'.format(NAME)}}"]
 
 
+@pytest.mark.slow
 @examples(0.8)
 @given(
     st.dictionaries(NAMES, DIMENSION, min_size=1, max_size=3),

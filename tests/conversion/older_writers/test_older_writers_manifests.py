@@ -31,6 +31,7 @@ from zarr_manifest.conversion.older_writers.arrays import doubt
 # Paths that are no URL references -------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "name"),
     [
@@ -95,6 +96,7 @@ def test_sources_that_end_within_a_chunk(release: str, writer: Path) -> None:
     assert "even" in report.repairs
 
 
+@pytest.mark.slow
 def test_chunks_that_were_lost(writer: Path) -> None:
     """1.1.0 lost those of HDF5 datasets with an attribute that is NaN: all would be read as 0."""
     root = unpack("1.1.0", "joined.h5", writer)
@@ -108,6 +110,7 @@ def test_chunks_that_were_lost(writer: Path) -> None:
     assert "the manifest has no chunks" in reasons(upgrade(root))["nan_attribute"]
 
 
+@pytest.mark.slow
 def test_what_the_releases_made_of_them_is_wrong(writer: Path) -> None:
     """Why they are refused: 1.2.0 wrote valid metadata of them, and this is what one reads."""
     root = unpack("1.2.0", "joined.h5", writer)

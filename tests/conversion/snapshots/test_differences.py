@@ -82,6 +82,7 @@ def keys(difference: zm.conversion.Difference) -> dict[str, list[str]]:
     return {kind: node.chunks.keys(kind) for kind in KINDS}
 
 
+@pytest.mark.slow
 @given(old=arrays, new=arrays, layout=layouts, other=layouts)
 def test_what_is_said_of_bytes_is_true(old: Any, new: Any, layout: Any, other: Any) -> None:
     before, after = written(old, layout), written(new, other)
@@ -106,6 +107,7 @@ def test_what_is_said_of_bytes_is_true(old: Any, new: Any, layout: Any, other: A
     assert not zm.diff(before, before).nodes
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 @given(old=arrays, new=arrays, layout=layouts)
 def test_only_what_reads_alike_has_the_same_identity(old: Any, new: Any, layout: Any) -> None:
@@ -135,6 +137,7 @@ def test_only_what_reads_alike_has_the_same_identity(old: Any, new: Any, layout:
         assert zm.identity(stores[0]) == found[0]
 
 
+@pytest.mark.slow
 def test_of_plain_documents(root: Path) -> None:
     """Without checksums in the declaration, documents are read: their form does not count."""
     entry = {"0": {"data": base64.b64encode(b"12").decode()}}

@@ -78,6 +78,7 @@ def write_native(location: Any) -> Any:
     return array
 
 
+@pytest.mark.slow
 def test_later_writes_to_a_directory_are_noticed(tmp_path: Path) -> None:
     live, snap = tmp_path / "live.zarr", tmp_path / "snap.zarr"
     array = write_native(live)
@@ -118,6 +119,7 @@ def test_later_writes_to_a_bucket(
         frozen[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_partitioned", [False, True])
 def test_what_changes_meanwhile_is_named(tmp_path: Path, is_partitioned: bool) -> None:
     """While the last array is written, a chunk of the first changes: it could be a mixture."""
@@ -193,6 +195,7 @@ def test_an_object_without_bytes_is_copied(tmp_path: Path) -> None:
     assert caught.value.code == "range_out_of_bounds"
 
 
+@pytest.mark.slow
 def test_a_shared_place_gets_only_what_is_new(tmp_path: Path) -> None:
     """Chunks that are equal are there once; those whose sha256 is stated are not even read."""
     live, chunks = tmp_path / "live.zarr", tmp_path / "chunks"
@@ -255,6 +258,7 @@ def test_a_later_copy_reads_only_what_is_new(
     assert read_for(5) == ["0", "1", "2", "3"]
 
 
+@pytest.mark.slow
 def test_cleaning_a_shared_place(tmp_path: Path) -> None:
     """What a hierarchy that is not named may use stays, unless it is said that there is none."""
     live, chunks = tmp_path / "live.zarr", tmp_path / "chunks"

@@ -418,6 +418,7 @@ def test_streamed_manifests_are_not_held_at_once(tmp_path: Path) -> None:
     assert peak < size / 2
 
 
+@pytest.mark.slow
 def test_an_array_of_a_new_hierarchy_takes_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

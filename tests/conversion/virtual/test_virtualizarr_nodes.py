@@ -162,6 +162,7 @@ def test_inlined_and_missing_chunks(tmp_path: Path) -> None:
     assert found.arrays["x"][...].tolist() == [0, 1, -5, -5, 9, 9, -5]
 
 
+@pytest.mark.slow
 def test_strings_of_different_lengths_that_are_loaded(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["text"] = ["a", "bcé", ""]
@@ -262,6 +263,7 @@ def identical(first: xr.Dataset, second: xr.Dataset) -> None:
         assert np.all(one.data == other.data), name
 
 
+@pytest.mark.slow
 def test_a_dataset_comes_back_from_its_hierarchy(path: Path, tmp_path: Path) -> None:
     virtual = open_virtual(path, loadable_variables=[])
     write(read_virtual(virtual), tmp_path / "h.zarr")
@@ -314,6 +316,7 @@ def manifest_arrays(draw: st.DrawFn) -> ManifestArray:
     return ManifestArray(metadata(shape, chunks, dimension_names=names), manifest)
 
 
+@pytest.mark.slow
 @settings(examples(0.4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(array=manifest_arrays())
 def test_any_array_comes_back(

@@ -147,6 +147,7 @@ def test_any_array(
         assert_equal({"a b%": ours}, {"a b%": theirs})
 
 
+@pytest.mark.slow
 def test_a_whole_hierarchy(tmp_path: Path) -> None:
     old, new = tmp_path / "old.zarr", tmp_path / "new.zarr"
     root = zarr.create_group(old, zarr_format=2, attributes={"title": "t"})
@@ -316,6 +317,7 @@ def test_one_bad_array_does_not_hide_the_others(tmp_path: Path) -> None:
 # Where the hierarchy is ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_kind_of_store(tmp_path: Path) -> None:
     put(tmp_path / "a b", {"x/.zarray": Z, "x/0.0": b"x"})
     root = tmp_path / "a b"

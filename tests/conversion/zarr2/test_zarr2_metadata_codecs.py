@@ -306,6 +306,7 @@ def pipelines(draw: st.DrawFn) -> tuple[str, list[Config]]:
     return dtype, [*filters, *draw(st.lists(st.sampled_from(anywhere), max_size=3))]
 
 
+@pytest.mark.slow
 @given(
     pipeline=pipelines(),
     is_compressor_null=st.booleans(),

@@ -148,6 +148,7 @@ WIDER = ("i2", "u4", "i8", "f2", "f4", "c8")
 NUMBERS = ["|b1", "|i1", "|u1", *(order + number for order in "<>" for number in WIDER)]
 
 
+@pytest.mark.slow
 @given(dtype=st.sampled_from([*NUMBERS, "<f8", "<c16", "<M8[s]", "<m8[ns]"]), data=st.data())
 def test_missing_chunks_read_as_in_v2(dtype: str, data: st.DataObject) -> None:
     kind = np.dtype(dtype).kind
