@@ -57,6 +57,15 @@ def _keep_files_in_memory() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = directory
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make nothing of slow functions where they are left out: most parameters are theirs."""
+    if "not slow" not in collector.config.getoption("markexpr").split(" and "):
+        return None
+    marks = [*collector.iter_markers(), *getattr(obj, "pytestmark", [])]
+    return [] if any(mark.name == "slow" for mark in marks) else None
+
+
 def pytest_collection_finish() -> None:
     """Leave modules and tests, which stay to the end, out of every later garbage collection."""
     gc.collect()
