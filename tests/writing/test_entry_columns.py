@@ -162,7 +162,7 @@ def test_few_calls_for_each_entry(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="a", shape=(200, 100), chunks=(1, 1), dtype="u1")
     pairs = [
         ((i, j), {"path": "f.nc", "offset": 100 * j, "length": i + 1})
-        for i in range(400)
+        for i in range(200)
         for j in range(100)
     ]
     calls = 0
