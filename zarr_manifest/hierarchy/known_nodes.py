@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from typing import Any, Self
+from typing import Any
 
 from msgspec.structs import replace
 from zarr.abc.store import Store
@@ -45,7 +45,6 @@ from zarr_manifest.hierarchy.node_table import (
     ConsolidatedCopy,
     Metadata,
     Native,
-    NodeState,
     NodeTable,
     Remembered,
     Route,
@@ -146,7 +145,10 @@ class KnownNodes(NodeTable):
                 return NATIVE
             raise no_longer_native(path, body)
         # An array that stays what it was does so for those, too, who read it meanwhile.
-        nodes = self.apart(path, replace(self._known(path))) if self._is_of_array else self
+        nodes = self
+        if self._is_of_array:
+            nodes = copy.copy(self)
+            nodes._states, nodes._expected = {path: replace(self._known(path))}, {}
         settled = await nodes._settled(path)
         route = await nodes.find_route(key)
         # The indices of one array's chunks need not be those of the other's.
@@ -154,12 +156,6 @@ class KnownNodes(NodeTable):
             return route
         self._state(path).array = NATIVE  # so that the next read of it is refused, too
         raise no_longer_native(path, body)
-
-    def apart(self, path: str, state: NodeState) -> Self:
-        """Return the same nodes, of which one has a state of its own, and the others none."""
-        apart = copy.copy(self)
-        apart._states, apart._expected = {path: state}, {}
-        return apart
 
     def is_certainly_absent(self, key: str) -> bool:
         """Whether a known native key is absent as its array's metadata, read now, allow.

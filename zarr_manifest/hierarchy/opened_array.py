@@ -59,7 +59,7 @@ class OpenedArray(KnownNodes):
     _is_of_array = True
 
     def __init__(self, known: KnownNodes, path: str, state: NodeState) -> None:
-        vars(self).update(vars(known.apart(path, state)))
+        vars(self).update(vars(known), _states={path: state}, _expected={})
         self._path = path
         self._pickled: tuple[bytes, PickledArray] | None = None
 
