@@ -13,8 +13,9 @@ JAVASCRIPT := conformance/adapters/javascript
 REPORTS := conformance-output
 REGISTRY := registry-output
 SITE := docs-output
-# Each worker begins with half of the tests, in order: what a file makes for all its tests is made once.
-PYTEST := python -m pytest -n 2 --dist worksteal
+# Each worker begins with a third of the tests, in order: what a file makes for all its tests is made
+# once. Three on two cores, because tests wait for servers and processes.
+PYTEST := python -m pytest -n 3 --dist worksteal
 QUESTIONS := 10000
 SEED := 1
 FAST := not slow and not servers and not combinations # the markers are in pyproject.toml
@@ -66,7 +67,7 @@ conformance: .make/test .make/node .make/chromium ## every adapter against the c
 	@# tests do. The table fails on unexpected results, after all adapters have run.
 	@printf '%s\n' $(ADAPTERS) | xargs -P 3 -I NAME $(MAKE) --silent $(REPORTS)/NAME.json
 	$(BIN)/python -m conformance.runner.table $(ADAPTERS:%=$(REPORTS)/%.json)
-	$(BIN)/$(PYTEST) -n 3 conformance/tests specs/tests $(JAVASCRIPT)
+	$(BIN)/$(PYTEST) conformance/tests specs/tests $(JAVASCRIPT)
 
 fuzz: .make/test .make/node ## 10,000 random questions to the Python and the JavaScript reader; SEED=7 for others
 	@# Half of them at a time, from hierarchies that are far apart.
