@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 import zarr
+from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 import zarr_manifest as zm
+from tests.counted_requests import Requests
 from tests.hierarchies import in_memory, in_memory_of_obstore, write_manifest_array
 from tests.servers.http_files import FileServer
 from zarr_manifest.conversion import export_kerchunk_json, upgrade
@@ -112,6 +115,52 @@ def test_a_replaced_manifest_is_noticed(tmp_path: Path) -> None:
     (array / "m" / "7.json").unlink()
     with pytest.raises(zm.errors.ManifestNotFoundError, match="replaced"):
         keys(store)
+
+
+class ChecksLater(Requests):
+    """A store whose own metadata of the array arrive late, once documents have been asked for."""
+
+    supports_listing = False
+
+    def __init__(self, store: Any, made: list[tuple[str, str]] | None = None) -> None:
+        super().__init__(store, made)
+        self.asked, self.arrive = asyncio.Event(), asyncio.Event()
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        found = super().with_read_only(read_only)
+        found.asked, found.arrive = self.asked, self.arrive
+        return found
+
+    async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+        if key == "a/zarr.json" and ("get", "a/m/0.json") in self.made:
+            self.asked.set()
+            await self.arrive.wait()
+        return await super().get(key, prototype, byte_range)
+
+
+def test_a_replaced_manifest_is_noticed_by_who_reads_while_another_finds_out(
+    tmp_path: Path,
+) -> None:
+    array = declare(tmp_path, count=10)
+    late = ChecksLater(LocalStore(tmp_path))
+    store = zm.ManifestStore(late, read_only=True)
+    zarr.open_array(store, path="a", mode="r")
+    document = array / "zarr.json"
+    document.write_text(document.read_text().replace("{partition}", "new-{partition}"))
+
+    async def read() -> list[Any]:
+        async def listed() -> list[str]:
+            return [key async for key in store.list_prefix("a/c/")]
+
+        first = asyncio.create_task(listed())
+        await asyncio.wait_for(late.asked.wait(), 10)
+        second = asyncio.create_task(store.get("a/c/3", default_buffer_prototype()))
+        await asyncio.wait([second], timeout=0.1)
+        late.arrive.set()
+        return await asyncio.gather(first, second, return_exceptions=True)
+
+    for found in sync(read()):
+        assert isinstance(found, zm.errors.ManifestNotFoundError)
 
 
 REFUSED = ["limit_exceeded of a"] * 2 + ["limit_exceeded"] * 3

@@ -111,8 +111,10 @@ class ManifestDocuments:
         self._limits = limits
         self._ignore_conditions = ignore_conditions
         self._cache = DocumentCache[Partition, LoadedManifest](_MOST_MEMORY, _memory)
-        # Whether documents were missing, perhaps because the manifest was replaced.
-        self._is_unchecked = False
+        # Set once it is known that documents were not missing because the manifest was replaced;
+        # another one for each that was missing, so that a check is only of those before it.
+        self._missing_checked = threading.Event()
+        self._missing_checked.set()
         is_document = isinstance(array.configuration.manifest, str) and array.partitions is None
         self._following = following if is_document else None
         if self._following is not None:
@@ -139,7 +141,7 @@ class ManifestDocuments:
         found = self._cache.find(None if partitions is None else partitions.owner(index))
         if found is None or not found.authorised:
             return None
-        return None if self._is_unchecked and found is self._nothing else found
+        return found if self._missing_checked.is_set() or found is not self._nothing else None
 
     async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
         """Return the document that is responsible for a chunk.
@@ -185,7 +187,8 @@ class ManifestDocuments:
             There are too many, and their documents cannot be listed.
         """
         wanted = await partitions_to_read(self.array, self._store, self._limits)
-        self._is_unchecked |= wanted.without_document
+        if wanted.without_document:
+            self._missing_checked = threading.Event()
         return wanted.partitions
 
     async def partition(self, partition: Partition) -> LoadedManifest:
@@ -208,16 +211,14 @@ class ManifestDocuments:
         ManifestError
             ``manifest_not_found`` if it was; or the array's metadata cannot be read.
         """
-        if not self._is_unchecked:
+        checked = self._missing_checked
+        if checked.is_set():
             return
-        self._is_unchecked = False
         try:
             await self._require_still_declared()
-        except BaseException as error:
-            self._is_unchecked = True
-            if isinstance(error, ManifestError):
-                raise error.in_context(array=self.array.path) from error.__cause__
-            raise
+        except ManifestError as error:
+            raise error.in_context(array=self.array.path) from error.__cause__
+        checked.set()
 
     @functools.cached_property
     def _nothing(self) -> LoadedManifest:
@@ -242,7 +243,7 @@ class ManifestDocuments:
             except ChecksumMismatchError:  # perhaps of a copy in a cache
                 loaded = await self._fetched(partition, past_caches=True)
             if loaded is None and check_later:
-                self._is_unchecked = True
+                self._missing_checked = threading.Event()
             elif loaded is None:
                 await self._require_still_declared()
             return loaded or self._nothing
