@@ -20,8 +20,6 @@ from zarr_manifest.format import (
     NO_CONDITIONS,
     ChunkGrid,
     Limits,
-    document_checksum,
-    dump_node,
     element_size,
     format_canonical,
     grid_index,
@@ -263,6 +261,7 @@ def native_blocks(
     array: NativeArray,
     numbers: npt.NDArray[np.int64],
     keys: Sequence[str],
+    checksum: str,
     asked: Asked,
     limits: Limits,
 ) -> Iterator[ChunkBlock]:
@@ -276,10 +275,12 @@ def native_blocks(
         C-order numbers of chunks, sorted.
     keys : sequence of str
         Where they are in the hierarchy's own store.
+    checksum : str
+        Of the array's metadata.
     asked, limits
         As for :func:`manifest_blocks`.
     """
-    path, checksum = array.node.path, document_checksum(dump_node(dict(array.metadata)))
+    path = array.node.path
     wanted = asked.chosen(path, numbers)
     for first, last in _cuts(np.where(wanted, array.decoded_size, 0)):
         count = last - first

@@ -31,10 +31,7 @@ from msgspec.structs import replace
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError
-from zarr_manifest.format import (
-    Limits,
-    number_chunks,
-)
+from zarr_manifest.format import Limits, document_checksum, dump_node, number_chunks
 from zarr_manifest.hierarchy import InspectedHierarchy, LoadedManifest
 from zarr_manifest.inspection.blocks import (
     MOST_CHUNKS,
@@ -358,9 +355,10 @@ class _Run:
         self._add(BlockResult("", path, len(loaded.manifest), counts=counts, findings=[finding]))
 
     def _native_blocks(self, array: NativeArray, *, is_again: bool) -> Iterator[ChunkBlock]:
+        checksum, limits = document_checksum(dump_node(dict(array.metadata))), self.hierarchy.limits
         try:
             for numbers, keys in self._native_chunks(array):
-                yield from native_blocks(array, numbers, keys, self.asked, self.hierarchy.limits)
+                yield from native_blocks(array, numbers, keys, checksum, self.asked, limits)
         except ManifestError as error:
             if not is_again:
                 path, state = array.node.path, STATE_OF_CODE.get(error.code, "unchecked")
