@@ -5,8 +5,9 @@ The public names, imported on first use: each needs other libraries.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zarr_manifest.lazy_names import from_modules
 
 if TYPE_CHECKING:
     from zarr_manifest.conversion.concatenation import (
@@ -122,65 +123,83 @@ __all__ = [
     "write_hierarchy",
 ]
 
-_MODULES = {
-    "dandi": ["read_dandi"],
-    "files": [
-        "FORMATS",
-        "Parallel",
-        "Scan",
-        "ScanReport",
-        "read_files",
-        "read_hierarchy",
-        "scan",
-        "scan_files",
-    ],
-    "concatenation": [
-        "AppendReport",
-        "TrimReport",
-        "append",
-        "concat",
-        "read_concatenated",
-        "trim",
-    ],
-    "kerchunk": [
-        "export_kerchunk_json",
-        "export_kerchunk_parquet",
-        "read_kerchunk",
-        "read_kerchunk_json",
-        "read_kerchunk_parquet",
-    ],
-    "models": ["ModelStore", "from_model", "read_model", "to_model"],
-    "nodes": [
-        "ArrayNode",
-        "ConversionReport",
-        "GroupNode",
-        "Node",
-        "RefusedNode",
-        "StreamedManifest",
-    ],
-    "renewal": [
-        "AcceptanceReport",
-        "RefusedSource",
-        "RenewalReport",
-        "accept",
-        "complete",
-        "refresh",
-        "relocate",
-    ],
-    "older_writers": ["UpgradeReport", "upgrade"],
-    "snapshots": ["ChunkDifference", "Difference", "NodeDifference", "diff", "snapshot"],
-    "target": ["lock", "write_hierarchy"],
-    "virtual": ["read_virtual", "to_virtual_dataset", "to_virtual_datatree"],
-    "zarr2": ["read_zarr2"],
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+# Type checkers read the imports above; this would have them believe that every name is there.
+if not TYPE_CHECKING:
+    __getattr__ = from_modules(
+        __name__,
+        {
+            "dandi": ("read_dandi",),
+            "files": (
+                "FORMATS",
+                "Parallel",
+                "Scan",
+                "ScanReport",
+                "read_files",
+                "read_hierarchy",
+                "scan",
+                "scan_files",
+            ),
+            "concatenation": (
+                "AppendReport",
+                "TrimReport",
+                "append",
+                "concat",
+                "read_concatenated",
+                "trim",
+            ),
+            "kerchunk": (
+                "export_kerchunk_json",
+                "export_kerchunk_parquet",
+                "read_kerchunk",
+                "read_kerchunk_json",
+                "read_kerchunk_parquet",
+            ),
+            "models": (
+                "ModelStore",
+                "from_model",
+                "read_model",
+                "to_model",
+            ),
+            "nodes": (
+                "ArrayNode",
+                "ConversionReport",
+                "GroupNode",
+                "Node",
+                "RefusedNode",
+                "StreamedManifest",
+            ),
+            "renewal": (
+                "AcceptanceReport",
+                "RefusedSource",
+                "RenewalReport",
+                "accept",
+                "complete",
+                "refresh",
+                "relocate",
+            ),
+            "older_writers": (
+                "UpgradeReport",
+                "upgrade",
+            ),
+            "snapshots": (
+                "ChunkDifference",
+                "Difference",
+                "NodeDifference",
+                "diff",
+                "snapshot",
+            ),
+            "target": (
+                "lock",
+                "write_hierarchy",
+            ),
+            "virtual": (
+                "read_virtual",
+                "to_virtual_dataset",
+                "to_virtual_datatree",
+            ),
+            "zarr2": ("read_zarr2",),
+        },
+    )
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __dir__() -> list[str]:
+        return sorted(__all__)
