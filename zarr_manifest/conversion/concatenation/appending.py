@@ -215,8 +215,9 @@ def _appended(
     if same_locations:
         _require_no_others(_new_locations(growing, added, dim))
     report.references = sum(growing.set_all(found.arrays, new))
-    # Not before: some of the present documents are still being read while others are written.
-    report.new_locations = _new_locations(growing, added, dim)
+    if not same_locations:
+        # Not before: some of the present documents are still being read while others are written.
+        report.new_locations = _new_locations(growing, added, dim)
     report.arrays = len(found.arrays)
     report.notes += [(array.path, note) for array in found.arrays for note in array.notes]
     growing.commit()
