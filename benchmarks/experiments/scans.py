@@ -39,7 +39,7 @@ import sys
 from zarr_manifest.conversion import read_files, write_hierarchy
 files, root, *scans = sys.argv[1:]
 nodes = read_files(files, concat_dim="time", scans=scans[0] if scans else None)
-write_hierarchy(root, nodes)
+write_hierarchy(root, nodes, overwrite=True)  # it may have been killed once all was written
 """
 _SCAN = """
 import sys
