@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,3 +204,54 @@ def test_the_first_requests_share_connections(
     for _ in range(3):
         zarr.open_group(documents, mode="r")
     assert server.connections <= 4
+
+
+# Versions of Zarr ----------------------------------------------------------------------
+
+
+def test_a_group_is_opened_with_one_request(
+    documents: zm.ManifestStore, server: FileServer
+) -> None:
+    """zarr asks for metadata of Zarr v2 at the same time, which can only be absent."""
+    server.latency = 0.05
+    zarr.open_group(documents, mode="r")
+    assert requested(server) == {"/h/zarr.json": 1}
+    assert server.connections == 1
+
+
+def write_v2(server: FileServer) -> zm.ManifestStore:
+    server.put("h2/.zgroup", b'{"zarr_format": 2}')
+    server.put("h2/.zattrs", b'{"title": "of v2"}')
+    return zm.ManifestStore(f"{server.url}/h2")
+
+
+def test_metadata_of_v2_are_requested_if_there_are_none_of_v3(server: FileServer) -> None:
+    store = write_v2(server)
+    server.latency = 0.1
+    for most in (0.3, 0.2):  # two round trips, then one
+        begun = time.monotonic()
+        assert zarr.open_group(store, mode="r").attrs["title"] == "of v2"
+        assert time.monotonic() - begun < most
+    assert set(requested(server)) == {
+        f"/h2/{name}" for name in ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")
+    }
+
+
+def test_metadata_of_v2_are_there_for_who_asks_for_them(server: FileServer) -> None:
+    store = write_v2(server)
+    server.put("h2/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+    assert "title" not in zarr.open_group(store, mode="r").attrs
+    assert zarr.open_group(store, mode="r", zarr_format=2).attrs["title"] == "of v2"
+
+
+def test_metadata_of_v2_do_not_depend_on_a_failure(server: FileServer) -> None:
+    store = write_v2(server)
+    server.script("h2/zarr.json", status(403), sticky=True)
+
+    async def both() -> list[Any]:
+        reads = (store.get(name) for name in ("zarr.json", ".zgroup"))
+        return await asyncio.gather(*reads, return_exceptions=True)
+
+    failure, found = asyncio.run(both())
+    assert isinstance(failure, zm.errors.SourceAccessDeniedError)
+    assert found.to_bytes() == b'{"zarr_format": 2}'

@@ -5,6 +5,7 @@ The hierarchy's own objects may redirect within its URL; elsewhere only to autho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -12,7 +13,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import ManifestError, ReadOnlyError, SourceError, SourceNotFoundError
-from zarr_manifest.format import NO_CONDITIONS
+from zarr_manifest.format import METADATA_NAMES, NO_CONDITIONS, join
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import Access, Sources, WebServer, known_size, web_reader_of
 from zarr_manifest.stores.byte_requests import requested_range
@@ -28,8 +29,16 @@ CONSOLIDATE = (
 )
 
 
+_V3 = "zarr.json"
+_OF_V2 = METADATA_NAMES - {_V3}
+
+
 class WebStore(Store):
     """The zarr store of a hierarchy on a web server.
+
+    zarr requests a node's metadata of Zarr v3 and v2 together. Those of v2 are only requested if
+    the answer for v3 is that there are none: each request takes more time than it seems, and the
+    first ones a connection each.
 
     Parameters
     ----------
@@ -45,6 +54,9 @@ class WebStore(Store):
         self._allow = allow
         self.reader = web_reader_of(server, lambda asked, target: sources.follow(asked, target))
         sources = Sources(allow, self.reader)
+        # By path, whether a node is of Zarr v3: while its metadata are being requested.
+        self._versions: dict[str, asyncio.Future[bool]] = {}
+        self._expects_v3 = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.server, self._allow)
@@ -87,6 +99,40 @@ class WebStore(Store):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         """Return the value of a key, or a range of it; None if there is none."""
+        path, _, name = key.rpartition("/")
+        if name == _V3:
+            return await self._get_v3(path, prototype, byte_range)
+        if name in _OF_V2 and await self._is_v3(path):
+            return None
+        return await self._get(key, prototype, byte_range)
+
+    async def _get_v3(
+        self, path: str, prototype: BufferPrototype | None, byte_range: ByteRequest | None
+    ) -> Buffer | None:
+        version = self._versions[path] = asyncio.get_running_loop().create_future()
+        is_v3 = False  # if the request fails, the others find out themselves
+        try:
+            found = await self._get(join(path, _V3), prototype, byte_range)
+            is_v3 = self._expects_v3 = found is not None
+            return found
+        finally:
+            version.set_result(is_v3)
+            if self._versions.get(path) is version:
+                del self._versions[path]
+
+    async def _is_v3(self, path: str) -> bool:
+        """Whether a node whose metadata are being requested is of Zarr v3, and zarr prefers that.
+
+        In a hierarchy of Zarr v2, only the first node is waited for.
+        """
+        version = self._versions.get(path) if self._expects_v3 else None
+        if version is None or version.get_loop() is not asyncio.get_running_loop():
+            return False
+        return await asyncio.shield(version)
+
+    async def _get(
+        self, key: str, prototype: BufferPrototype | None, byte_range: ByteRequest | None
+    ) -> Buffer | None:
         prototype = default_buffer_prototype() if prototype is None else prototype
         span = requested_range(byte_range)
         if span.start == span.stop:
