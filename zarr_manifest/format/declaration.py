@@ -180,13 +180,13 @@ def _interpret_one(
             "'must_understand' must not be false: a reader that ignores the manifest "
             "would return fill values"
         )
-    for name in sorted(set(declared) - {"name", "configuration", "must_understand"}):
+    for name in sorted(declared.keys() - {"name", "configuration", "must_understand"}):
         yield InvalidConfigurationError(f"unknown member {name!r} in the declaration")
     configuration = _object(declared.get("configuration"))
     if configuration is None:
         yield InvalidConfigurationError("'configuration' is missing or not an object")
         return None
-    for name in sorted(set(configuration) - _MEMBERS):
+    for name in sorted(configuration.keys() - _MEMBERS):
         yield InvalidConfigurationError(f"unknown member {name!r} in 'configuration'")
     manifest = yield from _interpret_manifest(configuration.get("manifest"))
     base = configuration.get("base", "./")
@@ -221,7 +221,7 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
     inline = _object(manifest)
     if inline is not None:
         try:
-            return _inline_document(inline)
+            return dump_briefly(inline)
         except RecursionError:
             yield LimitExceededError("the inline manifest is nested too deeply")
             return None
@@ -231,14 +231,21 @@ def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
     return None
 
 
-def _inline_document(manifest: dict[str, Any]) -> bytes:
+def dump_briefly(value: dict[str, Any]) -> bytes:
+    r"""Return parsed JSON as a short text that says the same.
+
+    Examples
+    --------
+    >>> dump_briefly({"a": [1, float("nan")], "b": "\ud800"})
+    b'{"a":[1,NaN],"b":"\\ud800"}'
+    """
     with suppress(UnicodeEncodeError):
-        document = msgspec.json.encode(manifest)
-        # Written for NaN and Infinity, too: the document is refused because of them.
+        document = msgspec.json.encode(value)
+        # Written for NaN and Infinity, too, which are in zarr's attributes.
         if b"null" not in document:
             return document
-    # Lone surrogates, which UTF-8 cannot represent, stay escaped, to be refused likewise.
-    text = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
+    # Lone surrogates, which UTF-8 cannot represent, stay escaped.
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="backslashreplace")
 
 

@@ -17,14 +17,18 @@ import msgspec
 from msgspec import Struct
 
 from zarr_manifest.errors import Advice, InvalidConfigurationError, LimitExceededError, Setting
-from zarr_manifest.format.declaration import LOCK, TRANSFORMER_NAME, TRANSFORMERS, is_declaration
+from zarr_manifest.format.declaration import (
+    LOCK,
+    TRANSFORMER_NAME,
+    TRANSFORMERS,
+    dump_briefly,
+    is_declaration,
+)
 from zarr_manifest.format.findings import Findings
 from zarr_manifest.format.keys import is_possible_path
 
 # The members of an array's metadata that zarr is not shown.
 _DECLARING = (TRANSFORMERS, TRANSFORMER_NAME)
-
-_CONTAINERS = (dict, list)
 
 # Python's own functions go through some hundreds, depending on where they are called.
 _MOST_LEVELS = 100
@@ -223,16 +227,15 @@ def _too_deep() -> LimitExceededError:
     )
 
 
-def _inner(value: Any) -> Iterable[Any]:
-    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
-
-
 def _require_few_levels(node: object) -> None:
     """Refuse JSON that is nested too deeply, going through it level by level."""
     level: list[Any] = [[node]]
     for _ in range(_MOST_LEVELS + 1):
         level = [
-            each for inner in map(_inner, level) for each in inner if type(each) in _CONTAINERS
+            each
+            for inner in level
+            for each in (inner.values() if type(inner) is dict else inner)
+            if type(each) is dict or type(each) is list
         ]
         if not level:
             return
@@ -403,7 +406,7 @@ def without_declarations(node: dict[str, Any]) -> bytes:
     """Return a node's ``zarr.json`` without its declarations; modifies `node`."""
     for array in arrays_in(node):
         declare(array, {})
-    return json.dumps(node).encode()
+    return dump_briefly(node)
 
 
 def declaration_of(transformers: list[Any], *, lock: bool = True) -> dict[str, Any]:
