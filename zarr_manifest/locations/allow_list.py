@@ -5,6 +5,7 @@ Prefixes are matched by whole path segments, and in canonical form only. Pure.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -124,6 +125,7 @@ def suggest_prefixes(locations: Iterable[UrlLocation]) -> list[str]:
     return sorted(suggestions)
 
 
+@functools.lru_cache(maxsize=256)  # a store has several lists of the same prefixes
 def _parse_prefix(prefix: str) -> UrlLocation:
     shown = redact(prefix)
     if "?" in prefix:

@@ -57,6 +57,7 @@ class WebStore(Store):
         # By path, whether a node is of Zarr v3: while its metadata are being requested.
         self._versions: dict[str, asyncio.Future[bool]] = {}
         self._expects_v3 = True
+        self._shown = redact(server.url)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.server, self._allow)
@@ -67,7 +68,7 @@ class WebStore(Store):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({redact(self.server.url)!r})"
+        return f"{type(self).__name__}({self._shown!r})"
 
     def with_read_only(self, read_only: bool = False) -> Self:
         """Return the same hierarchy; it cannot be made writable."""
