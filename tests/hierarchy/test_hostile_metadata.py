@@ -277,3 +277,27 @@ def test_a_native_grid_of_any_size(tmp_path: Path) -> None:
     with pytest.raises(zm.errors.NotConvertibleError, match="1,099,511,627,776 chunks"):
         to_virtual_datatree(root)
     assert zm.contents(root).nodes[1].chunks == 2**40
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"shape": [4.0]},
+        {"shape": [True], "chunk_grid": regular(True)},
+        {"chunk_grid": regular(2.0)},
+        {"zarr_format": 3.5},
+        {"codecs": [[1]]},
+    ],
+)
+def test_what_holds_for_an_array_does_not_hold_for_one_that_is_almost_alike(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    """Python takes some values for equal that JSON does not."""
+    usual = array(shape=[1], chunk_grid=regular(1)) if other.get("shape") == [True] else array()
+    for name, metadata in {"a": usual, "b": usual | other}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "zarr.json").write_text(json.dumps(metadata))
+    store = zm.ManifestStore(tmp_path)
+    zarr.open_array(store, path="a", mode="r")
+    with pytest.raises(zm.errors.InvalidConfigurationError):
+        zarr.open_array(store, path="b", mode="r")

@@ -5,6 +5,8 @@ Everything known before a manifest document is read. Does no I/O.
 
 from __future__ import annotations
 
+import functools
+import marshal
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -37,6 +39,10 @@ from zarr_manifest.format import (
 from zarr_manifest.locations import Base, Location, UrlLocation
 from zarr_manifest.manifest import Grid
 from zarr_manifest.showing import counted
+
+# What zarr needs besides the chunks, and refuses without naming it.
+_NEEDED_BESIDES = ("data_type", "codecs", "fill_value", "zarr_format")
+_DESCRIBING = ("shape", "chunk_grid", "chunk_key_encoding", *_NEEDED_BESIDES)
 
 
 class DeclaredArray(Struct, frozen=True):
@@ -175,23 +181,50 @@ def interpret_array(
     root : UrlLocation, optional
         The URL of the hierarchy's root, if it has one.
     """
-    chunk_grid = yield from _interpret_chunk_grid(metadata)
-    encoding = yield from _interpret_encoding(metadata, chunk_grid)
+    usual = _usual_chunks(metadata)
+    chunk_grid = usual.grid if usual else (yield from _interpret_chunk_grid(metadata))
+    encoding = usual.encoding if usual else (yield from _interpret_encoding(metadata, chunk_grid))
     partitions, named = yield from _interpret_partitions(configuration, chunk_grid)
     usable = configuration.partition_shape is None or partitions is not None
     own = Base.parse("./", directory=path, root=root)
     resolved = yield from _interpret_base(path, configuration, base, schemes, root)
     usable &= yield from _interpret_document(own, configuration, chunk_grid)
-    # What else zarr needs, and refuses without naming it.
-    usable &= yield from interpret_members(
-        metadata, ("data_type", "codecs", "fill_value", "zarr_format")
-    )
+    usable &= usual is not None or (yield from interpret_members(metadata, _NEEDED_BESIDES))
     if not usable or chunk_grid is None or encoding is None or resolved is None:
         return None
     encoding.learn(chunk_grid)
     return DeclaredArray(
         path, metadata, configuration, encoding, chunk_grid, partitions, resolved, named, root
     )
+
+
+class _Chunks(Struct, frozen=True):
+    """The chunks of arrays whose metadata are valid."""
+
+    grid: ChunkGrid
+    encoding: ChunkKeyEncoding
+
+
+def _usual_chunks(metadata: dict[str, Any]) -> _Chunks | None:
+    """Return the chunks of an array with valid metadata; None for others, or unusual chunks."""
+    describing = {name: metadata[name] for name in _DESCRIBING if name in metadata}
+    try:
+        return _described_chunks(marshal.dumps(describing, 2))
+    except ValueError:  # not parsed from JSON
+        return None
+
+
+@functools.lru_cache(maxsize=64)  # most variables of a dataset have the same
+def _described_chunks(describing: bytes) -> _Chunks | None:
+    metadata: dict[str, Any] = marshal.loads(describing)
+    chunk_grid, wrong = collect(_interpret_chunk_grid(metadata))
+    encoding, also_wrong = collect(_interpret_encoding(metadata, chunk_grid))
+    usable, _ = collect(interpret_members(metadata, _NEEDED_BESIDES))
+    if wrong or also_wrong or not usable or chunk_grid is None or encoding is None:
+        return None
+    # The others may take much memory, or depend on what is registered with zarr.
+    is_usual = chunk_grid.regular is not None and encoding.is_known
+    return _Chunks(chunk_grid, encoding) if is_usual else None
 
 
 def _interpret_chunk_grid(metadata: dict[str, Any]) -> Findings[ChunkGrid | None]:
@@ -262,6 +295,8 @@ def _interpret_document(
     own: Base, configuration: Configuration, chunk_grid: ChunkGrid | None
 ) -> Findings[bool]:
     """Yield what is wrong with the reference of the document; return whether it is usable."""
+    if isinstance(configuration.manifest, bytes):
+        return True
     ndim = 0 if chunk_grid is None else len(chunk_grid.shape)
     try:
         # The template is checked too: a partition must not complete a percent-encoded escape.
@@ -328,6 +363,11 @@ class ChunkKeyEncoding:
                 f"the configuration of the chunk_key_encoding {self._name!r} has something else "
                 "than a separator '.' or '/'"
             )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this package knows it; otherwise, zarr does."""
+        return self._foreign is None
 
     def encode(self, index: tuple[int, ...]) -> str:
         """Return the key of the chunk at a grid index."""

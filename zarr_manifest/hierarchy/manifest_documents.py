@@ -76,6 +76,12 @@ class LoadedManifest(Struct):
     refusal: ManifestError | None = None
 
 
+class _Missing(Struct):
+    """Documents that are missing, and whether it is known why."""
+
+    is_checked: bool = False
+
+
 class ManifestDocuments:
     """The manifest of one array, document by document.
 
@@ -110,11 +116,11 @@ class ManifestDocuments:
         self._store = store
         self._limits = limits
         self._ignore_conditions = ignore_conditions
-        self._cache = DocumentCache[Partition, LoadedManifest](_MOST_MEMORY, _memory)
-        # Set once it is known that documents were not missing because the manifest was replaced;
+        self._cache: DocumentCache[Partition, LoadedManifest]
+        self._cache = DocumentCache(_MOST_MEMORY, _memory)  # its types would take as long again
+        # Whether it is known that documents were not missing because the manifest was replaced;
         # another one for each that was missing, so that a check is only of those before it.
-        self._missing_checked = threading.Event()
-        self._missing_checked.set()
+        self._missing = _Missing(is_checked=True)
         is_document = isinstance(array.configuration.manifest, str) and array.partitions is None
         self._following = following if is_document else None
         if self._following is not None:
@@ -141,7 +147,7 @@ class ManifestDocuments:
         found = self._cache.find(None if partitions is None else partitions.owner(index))
         if found is None or not found.authorised:
             return None
-        return found if self._missing_checked.is_set() or found is not self._nothing else None
+        return found if self._missing.is_checked or found is not self._nothing else None
 
     async def owner(self, index: tuple[int, ...]) -> LoadedManifest:
         """Return the document that is responsible for a chunk.
@@ -188,7 +194,7 @@ class ManifestDocuments:
         """
         wanted = await partitions_to_read(self.array, self._store, self._limits)
         if wanted.without_document:
-            self._missing_checked = threading.Event()
+            self._missing = _Missing()
         return wanted.partitions
 
     async def partition(self, partition: Partition) -> LoadedManifest:
@@ -211,14 +217,14 @@ class ManifestDocuments:
         ManifestError
             ``manifest_not_found`` if it was; or the array's metadata cannot be read.
         """
-        checked = self._missing_checked
-        if checked.is_set():
+        missing = self._missing
+        if missing.is_checked:
             return
         try:
             await self._require_still_declared()
         except ManifestError as error:
             raise error.in_context(array=self.array.path) from error.__cause__
-        checked.set()
+        missing.is_checked = True
 
     @functools.cached_property
     def _nothing(self) -> LoadedManifest:
@@ -243,7 +249,7 @@ class ManifestDocuments:
             except ChecksumMismatchError:  # perhaps of a copy in a cache
                 loaded = await self._fetched(partition, past_caches=True)
             if loaded is None and check_later:
-                self._missing_checked = threading.Event()
+                self._missing = _Missing()
             elif loaded is None:
                 await self._require_still_declared()
             return loaded or self._nothing
@@ -336,7 +342,7 @@ class DocumentCache[K: Hashable, V]:
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self._calls = SharedCalls[K, V]()
+        self._calls: SharedCalls[K, V] = SharedCalls()
 
     def find(self, key: K) -> V | None:
         """Return a value if it is cached; None if not, which is no value."""

@@ -8,6 +8,7 @@ chunks become encoded fill chunks where zarr treats missing chunks as errors.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 from collections.abc import AsyncIterator, Sequence
@@ -144,11 +145,18 @@ class ChunkManifestTransformer:
         self._missing_is_an_error = False
         #: Number of chunks along each dimension.
         self.grid_shape = array.chunk_grid.counts
-        self._counts = np.array(self.grid_shape)
         #: The number of bytes that are read together without checking each chunk.
         self.longest = limits.chunk_bytes
-        is_regular = array.chunk_grid.regular is not None
-        self._most = self._most_of((0,) * array.ndim) if is_regular else None
+
+    @functools.cached_property
+    def _counts(self) -> npt.NDArray[np.int64]:
+        return np.array(self.grid_shape)
+
+    @functools.cached_property
+    def _most(self) -> int | None:
+        """What :meth:`_most_of` returns for every chunk; None if they differ."""
+        array = self.declared
+        return self._most_of((0,) * array.ndim) if array.chunk_grid.regular is not None else None
 
     def opened(self) -> None:
         """Record zarr's configuration when an array object is created.
