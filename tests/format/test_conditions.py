@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -34,8 +33,8 @@ def test_nothing_stated() -> None:
     assert not NO_CONDITIONS
     assert NO_CONDITIONS.if_match is None
     assert NO_CONDITIONS.if_unmodified_since is None
-    assert NO_CONDITIONS.violation(etag=None, last_modified=None, version=None) is None
-    assert NO_CONDITIONS.violation(etag="x", last_modified=NOON, version="v") is None
+    assert NO_CONDITIONS.violation(NO_CONDITIONS) is None
+    assert NO_CONDITIONS.violation(Conditions("x", NOON, "v")) is None
 
 
 @pytest.mark.parametrize(
@@ -47,9 +46,7 @@ def test_anything_stated_is_true(conditions: Conditions) -> None:
 
 @given(ETAGS, ETAGS)
 def test_etags_compare_weakly(stated: str, found: str) -> None:
-    violation = parse_conditions(stated, None, None).violation(
-        etag=found, last_modified=None, version=None
-    )
+    violation = parse_conditions(stated, None, None).violation(Conditions(found))
     if opaque(stated) == opaque(found):
         assert violation is None
     else:
@@ -59,9 +56,7 @@ def test_etags_compare_weakly(stated: str, found: str) -> None:
 
 
 def test_unknown_etag_is_a_violation() -> None:
-    violation = parse_conditions('"a"', None, None).violation(
-        etag=None, last_modified=NOON, version=None
-    )
+    violation = parse_conditions('"a"', None, None).violation(Conditions(last_modified=NOON))
     assert violation == 'its etag is unknown, the manifest says "a"'
 
 
@@ -78,8 +73,8 @@ def test_etags_that_cannot_be_stated_are_compared_but_not_sent(etag: str) -> Non
     conditions = parse_conditions(etag, None, None)
     assert conditions.if_match is None
     assert not conditions.are_sent
-    assert conditions.violation(etag=etag, last_modified=None, version=None) is None
-    assert conditions.violation(etag='"a"', last_modified=None, version=None) is not None
+    assert conditions.violation(Conditions(etag)) is None
+    assert conditions.violation(Conditions('"a"')) is not None
 
 
 @given(
@@ -89,7 +84,7 @@ def test_etags_that_cannot_be_stated_are_compared_but_not_sent(etag: str) -> Non
 def test_last_modified_in_whole_seconds(stated: datetime, microseconds: int) -> None:
     found = stated + timedelta(microseconds=microseconds)
     conditions = parse_conditions(None, stated.isoformat(), None)
-    violation = conditions.violation(etag=None, last_modified=found, version=None)
+    violation = conditions.violation(Conditions(last_modified=found))
     later = found.replace(microsecond=0) > stated.replace(microsecond=0)
     assert (violation is not None) == later
     limit = conditions.if_unmodified_since
@@ -99,9 +94,7 @@ def test_last_modified_in_whole_seconds(stated: datetime, microseconds: int) -> 
 
 @pytest.mark.parametrize("unknown", [None, datetime.fromtimestamp(0, UTC)])
 def test_unknown_last_modified_is_a_violation(unknown: datetime | None) -> None:
-    violation = Conditions(last_modified=NOON).violation(
-        etag=None, last_modified=unknown, version=None
-    )
+    violation = Conditions(last_modified=NOON).violation(Conditions(last_modified=unknown))
     assert violation is not None
     assert "at unknown" in violation
     assert NOON.isoformat() in violation
@@ -125,10 +118,13 @@ def test_times_count_only_where_nothing_better_is_known(
     conditions: Conditions, counts: bool
 ) -> None:
     """A copy of the same bytes has the same tag, and another time."""
-    seen: dict[str, Any] = {"etag": '"a"', "version": "1", "size": 8}
-    assert conditions.violation(last_modified=NOON, **seen) is None
-    assert (conditions.violation(last_modified=NOON + SECOND, **seen) is not None) == counts
-    assert (conditions.violation(last_modified=None, **seen) is not None) == counts
+
+    def seen(when: datetime | None) -> Conditions:
+        return Conditions('"a"', when, "1", 8)
+
+    assert conditions.violation(seen(NOON)) is None
+    assert (conditions.violation(seen(NOON + SECOND)) is not None) == counts
+    assert (conditions.violation(seen(None)) is not None) == counts
     assert (conditions.if_unmodified_since is not None) == counts
     assert conditions.are_sent == (counts or conditions.etag is not None)
 
@@ -137,16 +133,16 @@ def test_times_count_only_where_nothing_better_is_known(
 @given(st.integers(0), st.none() | st.integers(0))
 def test_sizes_always_count(etag: str | None, stated: int, found: int | None) -> None:
     conditions = Conditions(etag=etag, size=stated)
-    violation = conditions.violation(etag=etag, last_modified=None, version=None, size=found)
+    violation = conditions.violation(Conditions(etag, size=found))
     assert (violation is None) == (stated == found)
 
 
 def test_the_error_says_which_of_size_and_time_differs() -> None:
     conditions = Conditions(last_modified=NOON, size=1000)
     later = NOON + SECOND
-    violation = conditions.violation(etag=None, last_modified=later, version=None, size=1001)
+    violation = conditions.violation(Conditions(last_modified=later, size=1001))
     assert violation == "its size is 1,001 bytes, the manifest says 1,000"
-    violation = conditions.violation(etag=None, last_modified=later, version=None, size=1000)
+    violation = conditions.violation(Conditions(last_modified=later, size=1000))
     assert violation == (
         "its size is the same, but it was last modified at 2024-01-31T12:00:01+00:00, "
         "the manifest says 2024-01-31T12:00:00+00:00"
@@ -156,8 +152,8 @@ def test_the_error_says_which_of_size_and_time_differs() -> None:
 @pytest.mark.parametrize("found", [None, "2"])
 def test_version(found: str | None) -> None:
     conditions = parse_conditions(None, None, "1")
-    assert conditions.violation(etag=None, last_modified=None, version="1") is None
-    violation = conditions.violation(etag=None, last_modified=None, version=found)
+    assert conditions.violation(Conditions(version="1")) is None
+    violation = conditions.violation(Conditions(version=found))
     assert violation == f"its version is {found or 'unknown'}, the manifest says 1"
 
 
@@ -190,7 +186,7 @@ def test_the_error_says_how_to_write_a_time(text: str) -> None:
 
 def test_offsets_are_compared_as_instants() -> None:
     conditions = Conditions(last_modified=NOON.astimezone(timezone(timedelta(hours=9))))
-    assert conditions.violation(etag=None, last_modified=NOON, version=None) is None
+    assert conditions.violation(Conditions(last_modified=NOON)) is None
 
 
 @given(

@@ -35,9 +35,9 @@ class Conditions(Struct, frozen=True):
     Examples
     --------
     >>> conditions = parse_conditions('"abc"', None, None)
-    >>> conditions.violation(etag="abc", last_modified=None, version=None, size=8) is None
+    >>> conditions.violation(Conditions("abc", size=8)) is None
     True
-    >>> conditions.violation(etag='"xyz"', last_modified=None, version=None, size=8)
+    >>> conditions.violation(Conditions('"xyz"', size=8))
     'its etag is "xyz", the manifest says "abc"'
     """
 
@@ -95,31 +95,25 @@ class Conditions(Struct, frozen=True):
         """Return what a request must say even without conditions: which version it is for."""
         return Conditions(version=self.version)
 
-    def violation(
-        self,
-        *,
-        etag: str | None,
-        last_modified: datetime | None,
-        version: str | None,
-        size: int | None = None,
-    ) -> str | None:
-        """Return how an object differs from these conditions, or None.
+    def violation(self, state: Conditions) -> str | None:
+        """Return how the state of an object differs from these conditions, or None.
 
         Servers may ignore conditional requests, so responses are checked too.
         """
-        if self.etag is not None and _opaque(self.etag) != _opaque(etag):
-            return f"its etag is {etag or 'unknown'}, the manifest says {self.etag}"
-        if self.version is not None and self.version != version:
-            return f"its version is {version or 'unknown'}, the manifest says {self.version}"
-        if self.size is not None and self.size != size:
-            found = "unknown" if size is None else counted(size, "byte")
+        if self.etag is not None and _opaque(self.etag) != _opaque(state.etag):
+            return f"its etag is {state.etag or 'unknown'}, the manifest says {self.etag}"
+        if self.version is not None and self.version != state.version:
+            return f"its version is {state.version or 'unknown'}, the manifest says {self.version}"
+        if self.size is not None and self.size != state.size:
+            found = "unknown" if state.size is None else counted(state.size, "byte")
             return f"its size is {found}, the manifest says {self.size:,}"
         # obstore reports the epoch for servers that send no Last-Modified.
-        if last_modified is not None and last_modified.timestamp() == 0:
-            last_modified = None
+        when = state.last_modified
+        if when is not None and when.timestamp() == 0:
+            when = None
         limit = self.if_unmodified_since
-        if limit is not None and (last_modified is None or last_modified > limit):
-            found = last_modified.isoformat() if last_modified else "unknown"
+        if limit is not None and (when is None or when > limit):
+            found = when.isoformat() if when else "unknown"
             same = "" if self.size is None else "its size is the same, but "
             return (
                 f"{same}it was last modified at {found}, the manifest says "
@@ -127,24 +121,15 @@ class Conditions(Struct, frozen=True):
             )
         return None
 
-    def require(
-        self,
-        *,
-        etag: str | None,
-        last_modified: datetime | None,
-        version: str | None,
-        size: int | None = None,
-    ) -> None:
-        """Reject an object that differs from these conditions.
+    def require(self, state: Conditions) -> None:
+        """Reject an object whose state differs from these conditions.
 
         Raises
         ------
         SourceChangedError
             As :meth:`violation` says.
         """
-        violation = self.violation(
-            etag=etag, last_modified=last_modified, version=version, size=size
-        )
+        violation = self.violation(state)
         if violation is not None:
             raise SourceChangedError(
                 f"the object is not the one that the manifest was written for: {violation}",

@@ -227,12 +227,7 @@ class _Check:
                 error = out_of_bounds(span, state.size).in_context(location=str(source.location))
                 self.fail([row], error)
         try:
-            source.conditions.require(
-                etag=state.etag,
-                last_modified=state.last_modified,
-                version=state.version,
-                size=state.size,
-            )
+            source.conditions.require(state)
         except SourceChangedError as error:
             self.fail(rows, error.in_context(location=str(source.location)))
 

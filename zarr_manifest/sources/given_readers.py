@@ -222,10 +222,7 @@ class GivenReader(Struct, frozen=True):
         else:
             if isinstance(part, ObjectPart):
                 conditions.require(
-                    etag=part.etag,
-                    last_modified=part.last_modified,
-                    version=part.version,
-                    size=part.size,
+                    Conditions(part.etag, part.last_modified, part.version, part.size)
                 )
                 return part
             failure = SourceError(

@@ -70,7 +70,7 @@ class FileReader(Struct, frozen=True):
         stated = Conditions(version=version)
         with file_errors(stated):
             status = require_regular(self.directory.status(key))
-        stated.require(etag=None, last_modified=None, version=None)
+        stated.require(NO_CONDITIONS)
         return Conditions(last_modified=_last_modified(status), size=status.st_size)
 
 
@@ -90,13 +90,9 @@ def _last_modified(status: os.stat_result) -> datetime:
 def _require_unchanged(status: os.stat_result, conditions: Conditions) -> None:
     if conditions:
         micros = status.st_mtime_ns // 1000
-        conditions.require(
-            # As obstore, with which manifests are written, makes it.
-            etag=f'"{status.st_ino:x}-{max(0, micros):x}-{status.st_size:x}"',
-            last_modified=_last_modified(status),
-            version=None,
-            size=status.st_size,
-        )
+        # As obstore, with which manifests are written, makes it.
+        etag = f'"{status.st_ino:x}-{max(0, micros):x}-{status.st_size:x}"'
+        conditions.require(Conditions(etag, _last_modified(status), size=status.st_size))
 
 
 def _raise_translated(error: OSError, conditions: Conditions = NO_CONDITIONS) -> NoReturn:

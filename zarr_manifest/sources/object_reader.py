@@ -153,8 +153,8 @@ class ObstoreReader(Struct, frozen=True):
             failure = _failure(error, WHOLE, None, stated)
         else:
             if version is not None:
-                stated.require(etag=None, last_modified=None, version=meta["version"])
-            return Conditions(meta["e_tag"], meta["last_modified"], meta["version"], meta["size"])
+                stated.require(Conditions(version=meta["version"]))
+            return _state(meta)
         raise failure
 
     async def list_states(self, after: str) -> list[tuple[str, Conditions]]:
@@ -174,6 +174,10 @@ class ObstoreReader(Struct, frozen=True):
         else:
             return []
         raise failure
+
+
+def _state(meta: ObjectMeta) -> Conditions:
+    return Conditions(meta["e_tag"], meta["last_modified"], meta["version"], meta["size"])
 
 
 def _listed_state(meta: ObjectMeta) -> Conditions:
@@ -206,12 +210,7 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
     meta = answer.meta
     reject_encoded(answer.attributes.get("Content-Encoding"))
     if conditions:
-        conditions.require(
-            etag=meta["e_tag"],
-            last_modified=meta["last_modified"],
-            version=meta["version"],
-            size=meta["size"],
-        )
+        conditions.require(_state(meta))
     span.require_sent(*answer.range, meta["size"])
 
 

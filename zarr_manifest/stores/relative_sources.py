@@ -27,7 +27,7 @@ from zarr_manifest.errors import (
     SourceAccessDeniedError,
     SourceError,
 )
-from zarr_manifest.format import Conditions
+from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import AllowList, redact, without_secrets
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
@@ -225,7 +225,7 @@ class _ZarrStoreReader(Struct, frozen=True):
         return await self._answer(self.store.getsize(self._name(key)))
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
-        Conditions(version=version).require(etag=None, last_modified=None, version=None)
+        Conditions(version=version).require(NO_CONDITIONS)
         return Conditions(size=await self._size(key))
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import obstore as obs
+from msgspec import structs
 from zarr.abc.store import SuffixByteRequest
 
 from conformance.adapters.mutants.registry import broken_in, replace
@@ -136,8 +137,10 @@ def unknown_sizes_fit() -> None:
     """Take a size that the server does not state for the one that the entry states."""
 
     def make(violation: Any) -> Any:
-        def changed(self: Conditions, *, size: int | None = None, **state: Any) -> Any:
-            return violation(self, size=self.size if size is None else size, **state)
+        def changed(self: Conditions, state: Conditions) -> Any:
+            if state.size is None:
+                state = structs.replace(state, size=self.size)
+            return violation(self, state)
 
         return changed
 

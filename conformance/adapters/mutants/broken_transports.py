@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.format import Conditions
 from zarr_manifest.hierarchy import inspected_hierarchy, store
@@ -82,8 +84,8 @@ def other_versions_taken() -> None:
     """Read any version that the server sends."""
 
     def make(violation: Any) -> Any:
-        def changed(self: Conditions, *, version: str | None, **seen: Any) -> Any:
-            return violation(self, version=self.version, **seen)
+        def changed(self: Conditions, state: Conditions) -> Any:
+            return violation(self, structs.replace(state, version=self.version))
 
         return changed
 

@@ -71,7 +71,7 @@ class RecordedObject:
         """Return why a reader would refuse the present object, or None."""
         if (error := self._beyond_the_end(now)) is not None:
             return error
-        found = (_violation(stated, now) for stated in self.conditions)
+        found = (stated.violation(now) for stated in self.conditions)
         violation = next((each for each in found if each is not None), None)
         return None if violation is None else _another(violation, to_read=False)
 
@@ -84,8 +84,7 @@ class RecordedObject:
             return error
         # Where other entries say more of the object, it counts for those that say nothing.
         for stated in {each for each in self.conditions if each} or self.conditions:
-            size = Conditions(size=stated.size)
-            violation = size.violation(etag=None, last_modified=None, version=None, size=now.size)
+            violation = Conditions(size=stated.size).violation(now)
             if violation is not None:
                 return _another(violation, to_read=False)
             if is_read:
@@ -110,22 +109,16 @@ def _difference(stated: Conditions, now: Conditions, *, is_moved: bool) -> Manif
     lasting = replace(stated, last_modified=None)
     if is_moved and now.etag is None:
         lasting = replace(lasting, etag=None)
-    violation = _violation(lasting, now)
+    violation = lasting.violation(now)
     if violation is None and (lasting.are_exact or lasting.size is not None):
         return None
     if violation is None and not is_moved:
-        violation = _violation(stated, now)
+        violation = stated.violation(now)
         if violation is None:
             return None
     if violation is None:
         violation = "neither its size nor a strong entity tag is recorded"
     return _another(violation, to_read=True)
-
-
-def _violation(stated: Conditions, now: Conditions) -> str | None:
-    return stated.violation(
-        etag=now.etag, last_modified=now.last_modified, version=now.version, size=now.size
-    )
 
 
 def _another(violation: str, *, to_read: bool) -> SourceChangedError:

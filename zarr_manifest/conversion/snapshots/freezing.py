@@ -207,12 +207,7 @@ class Freezing:
             state = self._states[found]
             for stated in conditions:
                 try:
-                    stated.require(
-                        etag=state.etag,
-                        last_modified=state.last_modified,
-                        version=state.version,
-                        size=state.size,
-                    )
+                    stated.require(state)
                 except SourceChangedError as error:
                     raise part.at_path(error, number) from None
             states[number, None] = state.recordable()

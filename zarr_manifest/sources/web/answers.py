@@ -99,9 +99,7 @@ class Answer(Struct, frozen=True):
         zarr_manifest.errors.RangeOutOfBoundsError: ...
         """
         if conditions:
-            conditions.require(
-                etag=self.etag, last_modified=self.last_modified, version=None, size=self.size
-            )
+            conditions.require(Conditions(self.etag, self.last_modified, size=self.size))
         if not self.is_partial and not span.is_whole:
             raise SourceError(
                 "the server does not support range requests: it sends the whole object",

@@ -99,7 +99,7 @@ class WebReader:
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object satisfies now; HTTP has no versions."""
-        Conditions(version=version).require(etag=None, last_modified=None, version=None)
+        Conditions(version=version).require(NO_CONDITIONS)
         return await in_request_thread(partial(self._at, key, _state))
 
     def _at[T](self, key: str, ask: _Ask[T], transfer: Transfer) -> T:
