@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zarr.abc.store import Store
-
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.sources import Access, anonymous
-from zarr_manifest.stores import open_hierarchy, store_urls
+from zarr_manifest.stores import store_urls
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
 
 # Chunks of at most so many bytes are written into the manifest: an object takes a request.
@@ -56,14 +54,14 @@ def chunk_place(
     location: Any, access: Mapping[str, Access], *, sole_writer: bool
 ) -> tuple[ChunkPlace, Any]:
     """Return where chunks are put, and how they are read there."""
-    store: Store = open_hierarchy(location, access)
-    urls = store_urls(store)
+    guarded = guarded_store(location, access, sole_writer=sole_writer)
+    urls = store_urls(guarded.store)
     if not urls:
         raise InvalidConfigurationError(
             "chunks that hierarchies share need a URL, and this store has none",
             remedy="Name a directory or a bucket.",
         )
-    place = ChunkPlace(guarded_store(store, sole_writer=sole_writer), urls[0].url.rstrip("/"))
+    place = ChunkPlace(guarded, urls[0].url.rstrip("/"))
     if isinstance(location, str | Path):
         return place, anonymous()
-    return place, getattr(store, "store", anonymous())
+    return place, getattr(guarded.store, "store", anonymous())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -21,12 +21,20 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from zarr_manifest.errors import ManifestError, WriteConflictError
 from zarr_manifest.format import join
-from zarr_manifest.sources import OwnFiles, known_cause, undetectable_writers
+from zarr_manifest.hierarchy import store_underneath
+from zarr_manifest.sources import (
+    Allow,
+    OwnFiles,
+    access_by_prefix,
+    known_cause,
+    undetectable_writers,
+)
 from zarr_manifest.stores import (
     can_list,
     directory_of,
     hierarchy_url,
     inside_store,
+    open_hierarchy,
     refused_key,
     store_errors,
     store_failure,
@@ -34,6 +42,9 @@ from zarr_manifest.stores import (
     unchangeable,
 )
 from zarr_manifest.zarr_internals import ensure_open, sync
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as ObstoreStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,14 +347,20 @@ def _conflict(key: str) -> WriteConflictError:
 
 
 def guarded_store(
-    store: Store, *, sole_writer: bool = False, directories: tuple[str, ...] = ()
+    location: str | Path | ObstoreStore | Store,
+    allow: Allow = None,
+    *,
+    sole_writer: bool = False,
+    directories: tuple[str, ...] = (),
 ) -> GuardedStore:
-    """Return a store with conditional puts.
+    """Return a hierarchy's own store with conditional puts.
 
     Parameters
     ----------
-    store : Store
-        The hierarchy's own store.
+    location : str, Path, obstore store or zarr Store
+        The hierarchy. Its directory is created if there is none.
+    allow : mapping of str to Access, or iterable of str, optional
+        How URLs are accessed, by prefix.
     sole_writer : bool
         The caller's promise to be the only writer, for stores that cannot detect others.
     directories : tuple of str
@@ -357,6 +374,7 @@ def guarded_store(
     ReadOnlyError
         If the hierarchy is on a web server.
     """
+    store = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
     try:
         sync(ensure_open(store))
     except (FileExistsError, NotADirectoryError) as error:

@@ -17,13 +17,8 @@ import zarr
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.hierarchy import (
-    InspectedHierarchy,
-    no_hierarchy,
-    store_underneath,
-)
+from zarr_manifest.hierarchy import InspectedHierarchy, no_hierarchy
 from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing.chunk_places import chunk_place
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import guarded_store
@@ -102,8 +97,8 @@ def edit(
     array([49, 50,  7,  7,  7,  7,  0,  0], dtype=uint8)
     """
     access = dict(access_by_prefix(allow))
-    own = store_underneath(open_hierarchy(location, access))
-    guarded = guarded_store(own, sole_writer=sole_writer)
+    guarded = guarded_store(location, access, sole_writer=sole_writer)
+    own = guarded.store
     # What an interrupted writer left behind is written first.
     if Change(guarded).read("").body is None:
         raise no_hierarchy(own)

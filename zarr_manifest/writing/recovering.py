@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
-from zarr_manifest.hierarchy import no_hierarchy, open_for_reading, store_underneath
-from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import open_hierarchy
+from zarr_manifest.hierarchy import InspectedHierarchy, no_hierarchy
+from zarr_manifest.sources import Allow
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import guarded_store
-from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -57,9 +55,8 @@ def recover(
     >>> recover(root)
     []
     """
-    own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
-    sync(open_for_reading(own))
-    change = Change(guarded_store(own, sole_writer=sole_writer))
+    hierarchy = InspectedHierarchy.open(location, allow=allow)
+    change = Change(guarded_store(location, hierarchy.allow, sole_writer=sole_writer))
     if not change.nodes() and change.store.is_empty():
-        raise no_hierarchy(own)
+        raise no_hierarchy(hierarchy.store)
     return sorted(change.finished)

@@ -28,12 +28,10 @@ from zarr_manifest.format import (
     join,
     parse_node,
 )
-from zarr_manifest.hierarchy import ManifestStore, open_for_reading, store_underneath
+from zarr_manifest.hierarchy import InspectedHierarchy, ManifestStore
 from zarr_manifest.sources import (
     Allow,
-    access_by_prefix,
 )
-from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
@@ -145,11 +143,8 @@ def write_manifest(
     """
     path = _node_path(array_path)
     form = Form(manifest_url, inline, base, codecs, partition_shape, lock)
-    access = access_by_prefix(allow)
-    opened = open_hierarchy(location, access)
-    underneath = store_underneath(opened)
-    sync(open_for_reading(underneath))
-    store = guarded_store(underneath, sole_writer=sole_writer)
+    hierarchy = InspectedHierarchy.open(location, allow=allow)
+    store = guarded_store(location, hierarchy.allow, sole_writer=sole_writer)
     change = Change(store)
     node = change.node(path)
     if node is None or node.get("node_type") != "array":
@@ -160,7 +155,7 @@ def write_manifest(
         )
     change.set(path, _with_manifest(store, path, node, entries, form))
     _commit(change, path)
-    _notice(opened, path)
+    _notice(location, path)
 
 
 def create_array(
@@ -230,8 +225,7 @@ def create_array(
         raise TypeError(f"create_array() got an unexpected argument {sorted(wrong)[0]!r}")
     options = {"compressors": None, **array_options}
     metadata = _metadata(shape=shape, chunks=chunks, dtype=dtype, **options)
-    opened = open_hierarchy(location, access_by_prefix(allow))
-    store = guarded_store(store_underneath(opened), sole_writer=sole_writer)
+    store = guarded_store(location, allow, sole_writer=sole_writer)
     change = Change(store)
     missing = _missing_parents(change, path)
     before = change.node(path)
@@ -248,7 +242,7 @@ def create_array(
     # Otherwise the groups follow the array, which is nowhere else described.
     for parent in missing:
         store.create(join(parent, "zarr.json"), dump_node(_GROUP))
-    _notice(opened, path)
+    _notice(location, path)
 
 
 _GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
@@ -326,7 +320,7 @@ def _missing_parents(change: Change, path: str) -> list[str]:
     return missing
 
 
-def _notice(opened: Store, path: str) -> None:
+def _notice(location: object, path: str) -> None:
     """Let a ManifestStore notice what was written to its underlying store."""
-    if isinstance(opened, ManifestStore):
-        sync(opened.get(join(path, "zarr.json"), default_buffer_prototype()))
+    if isinstance(location, ManifestStore):
+        sync(location.get(join(path, "zarr.json"), default_buffer_prototype()))

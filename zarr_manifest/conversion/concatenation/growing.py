@@ -43,12 +43,11 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     Partition,
     nodes_of,
-    store_underneath,
 )
 from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import References, references_of
 from zarr_manifest.sources import Access
-from zarr_manifest.stores import open_hierarchy, store_urls
+from zarr_manifest.stores import store_urls
 from zarr_manifest.writing import (
     ArrayWriter,
     Change,
@@ -132,8 +131,7 @@ class Growing:
         ManifestError
             It cannot be read or written.
         """
-        own = store_underneath(open_hierarchy(location, allow))
-        change = Change(guarded_store(own, sole_writer=sole_writer))
+        change = Change(guarded_store(location, allow, sole_writer=sole_writer))
         # What another writer changes from now on is a conflict.
         documents = {path: found.body or b"" for path, found in change.nodes().items()}
         # Only a listing of everything finds nodes of Zarr v2, and those outside of groups.

@@ -213,9 +213,9 @@ def upgrade(
     copying = target is not None
     hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
     opened = open_hierarchy(location, hierarchy.allow, read_only=dry_run or copying)
-    own = store_underneath(opened)
     store = guarded_store(
-        own,
+        opened,
+        hierarchy.allow,
         sole_writer=sole_writer or dry_run or copying,
         directories=hierarchy.directories,
     )
@@ -229,7 +229,7 @@ def upgrade(
         )
     arrays = older_arrays(store, found, hierarchy.limits)
     groups = older_groups(store, arrays, found)
-    set_bases(arrays, own, working_directory)
+    set_bases(arrays, store.store, working_directory)
     for array in arrays:
         array.finish(lock=lock)
     report = _report(arrays, groups, found)
@@ -237,7 +237,7 @@ def upgrade(
     changed = [*groups, *(array for array in arrays if array.repairs)]
     if target is not None:
         other = store_underneath(open_hierarchy(target, hierarchy.allow, read_only=dry_run))
-        place = _target(own, other, sole_writer=sole_writer or dry_run)
+        place = _target(store.store, other, sole_writer=sole_writer or dry_run)
         keys = _keys(hierarchy, report)
         _copy(store, keys, changed, place, report)
         return report

@@ -31,13 +31,11 @@ from zarr_manifest.hierarchy import (
     fetch_document,
     no_hierarchy,
     partitions_to_read,
-    store_underneath,
 )
 from zarr_manifest.inspection import Problem, check_document
 from zarr_manifest.locations import StoreLocation
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, in_order
-from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing import Change, GuardedStore, guarded_store
 from zarr_manifest.zarr_internals import sync
 
@@ -138,8 +136,7 @@ def accept(
     array([ 0,  0, 49, 50], dtype=uint8)
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
-    own = store_underneath(open_hierarchy(location, hierarchy.allow))
-    change = Change(guarded_store(own, sole_writer=sole_writer))
+    change = Change(guarded_store(location, hierarchy.allow, sole_writer=sole_writer))
     paths = list(dict.fromkeys(path.strip("/") for path in arrays))
     change.read_many(paths)
     declared = [_declared(hierarchy, path, change.node(path)) for path in paths]

@@ -24,13 +24,12 @@ from zarr_manifest.hierarchy import (
     LoadedManifest,
     Node,
     no_hierarchy,
-    store_underneath,
 )
 from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, ObjectVersion
-from zarr_manifest.stores import object_url, open_hierarchy
+from zarr_manifest.stores import object_url
 from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
 from zarr_manifest.zarr_internals import sync
 
@@ -209,16 +208,15 @@ class Renewal:
             There is no hierarchy or array, or its declaration is not valid.
         """
         hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
-        own = store_underneath(open_hierarchy(location, hierarchy.allow))
-        change = Change(guarded_store(own, sole_writer=sole_writer))
+        change = Change(guarded_store(location, hierarchy.allow, sole_writer=sole_writer))
         nodes = change.nodes()
         if not nodes:
-            raise no_hierarchy(own, what="Zarr v3 hierarchy")
+            raise no_hierarchy(hierarchy.store, what="Zarr v3 hierarchy")
         wanted = sorted(nodes) if arrays is None else [path.strip("/") for path in arrays]
         found: list[DeclaredArray] = []
         for path in wanted:
             if path not in nodes:
-                raise no_hierarchy(own, what=f"array {path!r}")
+                raise no_hierarchy(hierarchy.store, what=f"array {path!r}")
             node = Node(path, metadata=change.node(path) or {}, is_own=True)
             with in_context(array=path):
                 array = strict(hierarchy.declaration(node))

@@ -16,9 +16,8 @@ from zarr_manifest.conversion.snapshots.copies import Copies
 from zarr_manifest.conversion.snapshots.freezing import Freezing
 from zarr_manifest.conversion.target import PartitionShape, write_hierarchy
 from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import InspectedHierarchy, store_underneath
+from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing import (
     chunk_place,
     guarded_store,
@@ -126,9 +125,7 @@ def snapshot(
         place, _ = chunk_place(chunks_in, access, sole_writer=sole_writer)
         copies = Copies(place.store, "", f"{place.url}/", is_shared=True)
     elif copy:
-        own = guarded_store(
-            store_underneath(open_hierarchy(target, access)), sole_writer=sole_writer
-        )
+        own = guarded_store(target, access, sole_writer=sole_writer)
         copies = Copies(own, "chunks/", "chunks/")
     elif (root := hierarchy.sources.root) is not None and not root.query:
         # So documents are the same wherever they are written, and moved to.

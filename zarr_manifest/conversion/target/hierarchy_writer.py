@@ -43,10 +43,9 @@ from zarr_manifest.format import (
     join,
     parse_node,
 )
-from zarr_manifest.hierarchy import store_underneath
 from zarr_manifest.manifest import Manifest, References, references_of
-from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.stores import open_hierarchy, store_name, store_urls
+from zarr_manifest.sources import Allow
+from zarr_manifest.stores import store_name, store_urls
 from zarr_manifest.writing import (
     SMALL_MANIFEST,
     ArrayWriter,
@@ -172,9 +171,8 @@ def write_hierarchy(
     array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
     """
     renaming = Renaming(rename or {})
-    own = store_underneath(open_hierarchy(location, access_by_prefix(allow)))
-    store = guarded_store(own, sole_writer=sole_writer)
-    change = Change(store)
+    change = Change(guarded_store(location, allow, sole_writer=sole_writer))
+    own = change.store.store
     if not overwrite and change.node("") is not None:
         raise WriteConflictError(
             "there is already a hierarchy",

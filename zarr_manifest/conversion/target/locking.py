@@ -10,9 +10,8 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import arrays_in, declaration_of, declare, join
-from zarr_manifest.hierarchy import InspectedHierarchy, Node, no_hierarchy, store_underneath
+from zarr_manifest.hierarchy import InspectedHierarchy, Node, no_hierarchy
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import open_hierarchy
 from zarr_manifest.writing import Change, guarded_store
 from zarr_manifest.zarr_internals import sync
 
@@ -69,10 +68,9 @@ def lock(
     (['a'], [])
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow)
-    own = store_underneath(open_hierarchy(location, hierarchy.allow))
-    change = Change(guarded_store(own, sole_writer=sole_writer))
+    change = Change(guarded_store(location, hierarchy.allow, sole_writer=sole_writer))
     nodes = sync(hierarchy.nodes())
-    wanted = None if arrays is None else _declaring(own, arrays, nodes)
+    wanted = None if arrays is None else _declaring(hierarchy.store, arrays, nodes)
     for node in nodes:
         if node.problem is not None and (wanted is None or node.path in wanted):
             raise node.problem.in_context(array=node.path) from node.problem.__cause__
@@ -90,7 +88,7 @@ def lock(
     return sorted(locked)
 
 
-def _declaring(own: Store, arrays: Iterable[str], nodes: Sequence[Node]) -> set[str]:
+def _declaring(store: Store, arrays: Iterable[str], nodes: Sequence[Node]) -> set[str]:
     """Return the paths of manifest arrays, without slashes at their ends."""
     known = {node.path: node for node in nodes}
     wanted = {path.strip("/") for path in arrays}
@@ -98,7 +96,7 @@ def _declaring(own: Store, arrays: Iterable[str], nodes: Sequence[Node]) -> set[
         node = known.get(path)
         if node is None:
             raise no_hierarchy(
-                own,
+                store,
                 what=f"array {path!r}",
                 remedy="Name arrays by their paths in the hierarchy.",
             )
