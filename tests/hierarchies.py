@@ -18,7 +18,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.format.chunk_grid import ChunkGrid
+from zarr_manifest.format import ChunkGrid
 
 __all__ = [
     "FIELD",

@@ -22,7 +22,7 @@ from zarr.abc.store import Store
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 from tests.properties import THOROUGH
-from zarr_manifest.sources.momentary_files import MOMENTARY
+from zarr_manifest.sources import MOMENTARY
 
 __all__ = [
     "Interrupted",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarr_manifest.errors import ChecksumMismatchError, InvalidEntryError, UnsupportedChecksumError
-from zarr_manifest.format.checksums import compute_checksum, parse_checksum, verify_checksum
+from zarr_manifest.format import compute_checksum, parse_checksum, verify_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable

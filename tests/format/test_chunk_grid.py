@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarr_manifest.format.chunk_grid import ChunkGrid
+from zarr_manifest.format import ChunkGrid
 
 SIZES = st.integers(0, 9)
 

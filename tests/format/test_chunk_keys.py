@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zarr_manifest.format.keys import (
+from zarr_manifest.format import (
     encode_relative,
     format_canonical,
     owner_candidates,

@@ -10,12 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.format.conditions import (
-    NO_CONDITIONS,
-    Conditions,
-    format_last_modified,
-    parse_conditions,
-)
+from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 OPAQUE = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=8)

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from tests.format.test_manifest_document import TEXT, entries
 from tests.properties import examples
-from zarr_manifest.format.declaration import (
+from zarr_manifest.format import (
     TRANSFORMER_NAME,
     Configuration,
+    DocumentCodec,
+    Limits,
+    collect,
     interpret_declaration,
+    interpret_document,
     parse_declaration,
+    strict,
 )
-from zarr_manifest.format.document_codecs import DocumentCodec
-from zarr_manifest.format.findings import collect, strict
-from zarr_manifest.format.limits import Limits
-from zarr_manifest.format.manifest_document import interpret_document
 
 
 def declared(configuration: Any = ..., **members: Any) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from zarr_manifest.format import (
+    TRANSFORMER_NAME,
     Configuration,
     Limits,
     VerifiedBody,
@@ -22,7 +23,6 @@ from zarr_manifest.format import (
     parse_declaration,
     strict,
 )
-from zarr_manifest.format.declaration import TRANSFORMER_NAME
 from zarr_manifest.format.declared_documents import (
     are_document_checksums,
     interpret_document_checksum,

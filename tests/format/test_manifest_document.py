@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.properties import examples
-from zarr_manifest.format.findings import collect, strict
-from zarr_manifest.format.limits import LARGEST_INTEGER, Limits
-from zarr_manifest.format.manifest_document import (
-    interpret_document,
-)
+from zarr_manifest.format import LARGEST_INTEGER, Limits, collect, interpret_document, strict
 from zarr_manifest.manifest import Manifest
 
 # No surrogates: they cannot be written as UTF-8.

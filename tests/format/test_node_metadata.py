@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.format.findings import collect, strict
-from zarr_manifest.format.node_metadata import (
+from zarr_manifest.format import (
     ArrayMetadata,
     arrays_in,
+    collect,
     declare,
     dump_node,
     interpret_codecs,
     interpret_members,
     parse_node,
+    strict,
     undeclared_kind,
     without_declarations,
 )

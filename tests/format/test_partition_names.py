@@ -10,12 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from zarr_manifest.format import Partitions, collect, format_canonical, parse_canonical, strict
-from zarr_manifest.format.declaration import TRANSFORMER_NAME, parse_declaration
-from zarr_manifest.format.declared_documents import (
+from zarr_manifest.format import (
+    TRANSFORMER_NAME,
+    Partitions,
+    collect,
+    format_canonical,
     interpret_partition_names,
     names_outside,
+    parse_canonical,
+    parse_declaration,
     state_partitions,
+    strict,
 )
 
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.format.declared_documents import document_checksum
-from zarr_manifest.format.findings import collect
-from zarr_manifest.format.node_metadata import dump_node, parse_node
-from zarr_manifest.format.precedence import (
+from zarr_manifest.format import (
     PendingChange,
+    collect,
+    document_checksum,
+    dump_node,
     interpret_pending,
+    parse_node,
     parse_pending,
     with_pending,
 )

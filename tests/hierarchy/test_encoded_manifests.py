@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
-from zarr_manifest.format.document_codecs import (
+from zarr_manifest.format import (
     KNOWN_CODECS,
     DocumentCodec,
     complete_codec,

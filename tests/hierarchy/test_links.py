@@ -37,8 +37,7 @@ from tests.combinations import combinations
 from tests.hierarchies import write_manifest_array
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
 from zarr_manifest import errors
-from zarr_manifest.stores import directory_of, inside_store
-from zarr_manifest.stores.own_store import OwnStore
+from zarr_manifest.stores import OwnStore, directory_of, inside_store
 from zarr_manifest.zarr_internals import StoreOnStore
 
 PRIVATE = b"private!"

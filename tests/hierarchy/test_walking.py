@@ -19,7 +19,7 @@ from tests.conversion.older_writers.older_writer_stores import unpack
 from tests.hierarchies import copy_into, files_below, write_hierarchy
 from zarr_manifest import conversion
 from zarr_manifest.hierarchy import list_nodes
-from zarr_manifest.inspection.describing import contents
+from zarr_manifest.inspection import contents
 from zarr_manifest.stores import Listing, list_inside
 from zarr_manifest.zarr_internals import sync
 

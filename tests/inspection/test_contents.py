@@ -12,7 +12,7 @@ import zarr
 import zarr_manifest as zm
 from tests.hierarchies import consolidate, document_of, write_hierarchy
 from tests.servers.http_files import FileServer
-from zarr_manifest.inspection.describing import contents
+from zarr_manifest.inspection import contents
 
 
 @pytest.mark.slow

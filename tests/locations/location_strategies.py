@@ -6,7 +6,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.locations.resolving import Base, Location, UrlLocation
+from zarr_manifest.locations import Base, Location, UrlLocation
 
 STORE = Base.parse("./", directory="a/sst")
 

@@ -19,8 +19,7 @@ from tests.locations.location_strategies import (
     urls,
 )
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.locations.redaction import redact
-from zarr_manifest.locations.resolving import Base, StoreLocation, UrlLocation
+from zarr_manifest.locations import Base, StoreLocation, UrlLocation, redact
 
 BUCKET = Base.parse("s3://b/data/")
 WEB = Base.parse("https://example.com/data/")

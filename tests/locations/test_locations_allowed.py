@@ -14,8 +14,7 @@ from tests.locations.location_strategies import (
     url_locations,
     urls,
 )
-from zarr_manifest.locations.allow_list import AllowList, suggest_prefixes
-from zarr_manifest.locations.resolving import UrlLocation
+from zarr_manifest.locations import AllowList, UrlLocation, suggest_prefixes
 
 # ---------------------------------------------------------------- properties
 

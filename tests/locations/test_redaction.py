@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.locations.location_strategies import STORE, hostile, urls
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.locations.allow_list import AllowList
-from zarr_manifest.locations.redaction import redact
+from zarr_manifest.locations import AllowList, redact
 
 
 @given(st.text(max_size=20) | hostile | urls())

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarr_manifest.format import Partitions, grid_index
-from zarr_manifest.manifest.chunk_numbers import ChunkNumbers, rows_of_blocks
+from zarr_manifest.manifest import ChunkNumbers
+from zarr_manifest.manifest.chunk_numbers import rows_of_blocks
 
 
 @st.composite

@@ -15,8 +15,7 @@ import zarr_manifest as zm
 from tests.format.test_manifest_document import WRONG_ENTRIES
 from tests.manifest.test_manifest import ENTRIES
 from tests.properties import examples
-from zarr_manifest.format.findings import strict
-from zarr_manifest.format.limits import Limits
+from zarr_manifest.format import Limits, strict
 from zarr_manifest.manifest import Grid, Manifest, References, interpret_manifest
 from zarr_manifest.manifest.parts import split_document, split_members
 

@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.manifest.one_by_one import encode_document
-from zarr_manifest.format import grid_index
-from zarr_manifest.format.conditions import Conditions
-from zarr_manifest.format.keys import format_canonical
-from zarr_manifest.format.limits import LARGEST_INTEGER
+from zarr_manifest.format import LARGEST_INTEGER, Conditions, format_canonical, grid_index
 from zarr_manifest.manifest import (
     EMPTY,
     INLINE,

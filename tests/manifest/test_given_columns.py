@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.manifest.one_by_one import encode_document
 from zarr_manifest import Manifest, ManifestError
-from zarr_manifest.format.chunk_grid import grid_index
-from zarr_manifest.format.keys import format_canonical
+from zarr_manifest.format import format_canonical, grid_index
 from zarr_manifest.manifest import NumberedPaths, entry_of, references_of
 from zarr_manifest.manifest.references import NO_EXTRAS
 

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from zarr_manifest.format.findings import strict
-from zarr_manifest.format.keys import encode_relative, format_canonical, parse_relative
+from zarr_manifest.format import encode_relative, format_canonical, parse_relative, strict
 from zarr_manifest.manifest import (
     Grid,
     Manifest,

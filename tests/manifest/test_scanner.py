@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import zarr_manifest as zm
 from tests.properties import examples
 from zarr_manifest.errors import InvalidPathError
-from zarr_manifest.format.findings import collect, strict
-from zarr_manifest.format.limits import Limits
+from zarr_manifest.format import Limits, collect, strict
 from zarr_manifest.manifest import (
     Grid,
     JoinedReferences,

@@ -29,7 +29,7 @@ from zarr.registry import register_codec
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
-from zarr_manifest.format.chunk_grid import ChunkGrid
+from zarr_manifest.format import ChunkGrid
 
 __all__ = ["ARRAY", "Case", "cases"]
 

@@ -20,9 +20,8 @@ from tests.servers.http_files import FileServer
 from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW, VALUES, declare, refused
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Sources, in_own_loop
+from zarr_manifest.sources import SourceRange, Sources, in_own_loop
 from zarr_manifest.sources.access import DEFAULT_TIMEOUTS
-from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.object_reader import ObstoreReader
 
 pytestmark = pytest.mark.servers

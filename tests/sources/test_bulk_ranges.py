@@ -23,11 +23,17 @@ from tests.properties import examples
 from zarr_manifest.errors import RangeOutOfBoundsError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, Sources, read_ranges
+from zarr_manifest.sources import (
+    ManyRanges,
+    RangeError,
+    SourceObject,
+    Sources,
+    in_decoding_thread,
+    read_ranges,
+    reader_of,
+)
 from zarr_manifest.sources import concurrency as threads
 from zarr_manifest.sources import range_reading as reading
-from zarr_manifest.sources.access import reader_of
-from zarr_manifest.sources.concurrency import in_decoding_thread
 
 SIZE = 4096
 BODY = np.random.default_rng(0).integers(0, 256, SIZE, "u1").tobytes()

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from zarr_manifest.errors import RangeOutOfBoundsError
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.byte_ranges import (
-    WHOLE,
-    SourceRange,
-    slice_bounds,
-    source_range,
-)
+from zarr_manifest.sources import WHOLE, SourceRange, slice_bounds, source_range
 
 NUMBERS = st.integers(0, 40)
 

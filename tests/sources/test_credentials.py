@@ -16,14 +16,10 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read
 from zarr_manifest.locations import Cloud, UrlLocation, storage_kinds
-from zarr_manifest.sources.access import (
-    anonymous,
-    environment,
-    open_storage,
-)
+from zarr_manifest.sources import WebServer, anonymous, environment
+from zarr_manifest.sources.access import open_storage
 from zarr_manifest.sources.credentials import with_given_credentials
 from zarr_manifest.sources.keys_in_stores import key_within
-from zarr_manifest.sources.web.server import WebServer
 
 AZURE = next(kind for kind in storage_kinds() if isinstance(kind, Cloud) and "az" in kind.schemes)
 KEY = base64.b64encode(b"k" * 32).decode()

@@ -13,9 +13,8 @@ from msgspec import structs
 
 import zarr_manifest as zm
 from tests.properties import examples
-from zarr_manifest.sources.byte_ranges import SourceRange
-from zarr_manifest.sources.directories import Directory
-from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
+from zarr_manifest.sources import Directory, FileBody, FileReader, SourceRange
+from zarr_manifest.sources.local_files import open_body
 
 WHOLE = SourceRange(0, None, False)
 SIZE = 2**22 + 5

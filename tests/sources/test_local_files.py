@@ -21,11 +21,11 @@ from zarr_manifest import errors
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.sources import (
     Directory,
+    FileReader,
     SourceRange,
     directories,
     in_own_loop,
 )
-from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.object_reader import ObstoreReader
 from zarr_manifest.sources.openat2 import HAS_OPENAT2
 

@@ -27,9 +27,10 @@ from zarr_manifest.sources import (
     SourceObject,
     SourceRange,
     Sources,
+    anonymous,
     read_ranges,
+    reader_of,
 )
-from zarr_manifest.sources.access import anonymous, reader_of
 from zarr_manifest.sources.object_reader import LARGE, _body
 from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.range_reading import Arrival

@@ -23,9 +23,8 @@ from tests.untrusted_manifests import RAW
 from zarr_manifest import errors
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Sources, in_own_loop
-from zarr_manifest.sources.access import anonymous, environment, open_storage
-from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources import SourceRange, Sources, anonymous, environment, in_own_loop
+from zarr_manifest.sources.access import open_storage
 from zarr_manifest.sources.object_reader import ObstoreReader
 
 PART = SourceRange(4, 12, True)

@@ -14,9 +14,8 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, redirect, reset, status, truncate
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
-from zarr_manifest.locations.resolving import Base
-from zarr_manifest.sources import in_own_loop, sources
-from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.locations import Base
+from zarr_manifest.sources import SourceRange, in_own_loop, sources
 from zarr_manifest.sources.object_reader import ObstoreReader
 
 

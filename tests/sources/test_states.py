@@ -11,8 +11,7 @@ from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Access, SourceRange, access_by_prefix, in_own_loop
-from zarr_manifest.sources.sources import Sources
+from zarr_manifest.sources import Access, SourceRange, Sources, access_by_prefix, in_own_loop
 
 BODY = bytes(range(20))
 FIRST = SourceRange(0, 4, True)

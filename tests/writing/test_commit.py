@@ -13,8 +13,7 @@ from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests.settled import settled_attributes
-from zarr_manifest.conversion import write_hierarchy
-from zarr_manifest.conversion.nodes import GroupNode
+from zarr_manifest.conversion import GroupNode, write_hierarchy
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.sources import OwnFiles, momentary_files
 from zarr_manifest.writing import Change, Stored, commit

@@ -23,7 +23,7 @@ from tests.combinations import combinations
 from tests.hierarchy.test_links import STORES
 from tests.properties import examples
 from zarr_manifest import conversion
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode
+from zarr_manifest.conversion import ArrayNode, GroupNode
 from zarr_manifest.errors import InvalidPathError, LocationNotAllowedError, ManifestError
 from zarr_manifest.format import ancestors, document_checksum
 

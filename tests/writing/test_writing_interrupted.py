@@ -20,10 +20,9 @@ from tests.hierarchies import declare_manifest, files_below
 from tests.interrupted_stores import changes_below
 from tests.processes import CONTEXT
 from tests.settled import assert_settled
-from zarr_manifest.conversion import write_hierarchy
-from zarr_manifest.conversion.nodes import GroupNode
+from zarr_manifest.conversion import GroupNode, write_hierarchy
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
-from zarr_manifest.sources.momentary_files import MOMENTARY
+from zarr_manifest.sources import MOMENTARY
 
 pytestmark = pytest.mark.slow
 

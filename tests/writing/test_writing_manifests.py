@@ -22,7 +22,7 @@ import zarr_manifest as zm
 from tests.hierarchies import files_below, split_into_source, without_partitions
 from tests.manifest.test_manifest import manifests as manifest_cases
 from tests.properties import THOROUGH, examples
-from zarr_manifest.format.keys import format_canonical
+from zarr_manifest.format import format_canonical
 
 type Index = tuple[int, ...]
 

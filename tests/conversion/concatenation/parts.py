@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks
-from zarr_manifest.conversion import read_hierarchy
-from zarr_manifest.conversion.nodes import ArrayNode, parts_of
+from zarr_manifest.conversion import ArrayNode, read_hierarchy
+from zarr_manifest.conversion.nodes import parts_of
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.manifest import references_of
 

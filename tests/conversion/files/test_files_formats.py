@@ -22,8 +22,7 @@ from tests.conversion.files.converted_files import (
 )
 from tests.properties import THOROUGH
 from zarr_manifest.conversion import read_files
-from zarr_manifest.conversion.files.formats import detect_format
-from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.files import FileSources, detect_format, file_url
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError
 

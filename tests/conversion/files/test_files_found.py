@@ -15,8 +15,7 @@ import zarr
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import ArrayNode, Node, RefusedNode, read_files
-from zarr_manifest.conversion.files.finding import files_named
-from zarr_manifest.conversion.files.sources import FileSources
+from zarr_manifest.conversion.files import FileSources, files_named
 from zarr_manifest.errors import (
     ManifestError,
     NotConvertibleError,

@@ -12,7 +12,8 @@ import pytest
 from obspec_utils.readers import BlockStoreReader
 from obstore.store import MemoryStore
 
-from zarr_manifest.conversion.files.hdf5.trees import WatchedReader, read_hdf5
+from zarr_manifest.conversion.files.hdf5 import read_hdf5
+from zarr_manifest.conversion.files.hdf5.trees import WatchedReader
 
 BLOCK = 2**20  # bytes that are read at once
 

@@ -21,8 +21,7 @@ from tests.conversion.files.converted_files import (
     same,
 )
 from zarr_manifest.conversion import read_files
-from zarr_manifest.conversion.files.formats import detect_format
-from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.files import FileSources, detect_format, file_url
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]

@@ -19,7 +19,7 @@ from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest import ManifestStore
 from zarr_manifest.conversion import ArrayNode, read_files, write_hierarchy
-from zarr_manifest.conversion.files.sources import FileSources, file_url
+from zarr_manifest.conversion.files import FileSources, file_url
 from zarr_manifest.errors import (
     ChecksumMismatchError,
     LocationNotAllowedError,
@@ -29,7 +29,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     UnsupportedChecksumError,
 )
-from zarr_manifest.format.checksums import compute_checksum
+from zarr_manifest.format import compute_checksum
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 

@@ -20,11 +20,8 @@ from virtualizarr.manifests.utils import create_v3_array_metadata
 
 from tests.combinations import combinations
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
-from zarr_manifest.conversion.files.combining import splitting
-from zarr_manifest.conversion.files.combining.splitting import (
-    split_arrays,
-    split_references,
-)
+from zarr_manifest.conversion.files.combining import split_references, splitting
+from zarr_manifest.conversion.files.combining.splitting import split_arrays
 from zarr_manifest.conversion.fitting import common_length
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 

@@ -17,9 +17,8 @@ from tests.conversion.files.scanned_files import age, documents, write_days
 from tests.hierarchies import files_below
 from tests.processes import CONTEXT
 from tests.properties import THOROUGH
-from zarr_manifest.conversion import ScanReport, read_files, scan_files, write_hierarchy
+from zarr_manifest.conversion import Scan, ScanReport, read_files, scan_files, write_hierarchy
 from zarr_manifest.conversion.files import reading, scanning
-from zarr_manifest.conversion.files.scanning import Scan
 
 pytestmark = pytest.mark.slow
 

@@ -176,7 +176,7 @@ def test_checksums_of_kept_scans_are_not_computed_again(
 ) -> None:
     options: dict[str, Any] = {"concat_dim": "time", "checksum": "sha256", "override": ["crs"]}
     expected = written(days, tmp_path / "a.zarr", scans=tmp_path / "scans", **options)
-    from zarr_manifest.conversion.files.sources import FileSources
+    from zarr_manifest.conversion.files import FileSources
 
     monkeypatch.setattr(FileSources, "read", pytest.fail)
     assert written(days, tmp_path / "b.zarr", scans=tmp_path / "scans", **options) == expected

@@ -13,9 +13,14 @@ from zarr.storage import FsspecStore
 
 from tests.conversion.garbage import no_garbage_collected
 from zarr_manifest import Manifest, ManifestStore
-from zarr_manifest.conversion import read_kerchunk_json
-from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, Node, RefusedNode
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import (
+    ArrayNode,
+    ConversionReport,
+    Node,
+    RefusedNode,
+    read_kerchunk_json,
+    write_hierarchy,
+)
 
 type Values = dict[str, np.ndarray[Any, Any]]
 

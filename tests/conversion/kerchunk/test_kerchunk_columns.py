@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from tests.conversion.kerchunk.kerchunk_sets import ZGROUP, zarray
 from tests.conversion.kerchunk.many_references import JSONSet, calls, json_sets, plain_json
 from tests.properties import examples
-from zarr_manifest.conversion import read_kerchunk_json
+from zarr_manifest.conversion import ArrayNode, Node, read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.json import decoding, references
-from zarr_manifest.conversion.nodes import ArrayNode, Node
 from zarr_manifest.errors import ManifestError
 
 

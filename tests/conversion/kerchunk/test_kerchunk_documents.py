@@ -23,8 +23,7 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     zarray,
 )
 from tests.servers.http_files import FileServer
-from zarr_manifest.conversion import read_kerchunk_json
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
+from zarr_manifest.conversion import ArrayNode, GroupNode, RefusedNode, read_kerchunk_json
 from zarr_manifest.errors import LimitExceededError, NotConvertibleError
 
 # Metadata that is elsewhere ---------------------------------------------------------

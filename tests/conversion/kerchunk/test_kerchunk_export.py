@@ -35,12 +35,12 @@ from tests.hierarchies import files_below
 from tests.properties import examples
 from zarr_manifest import ManifestError, ManifestStore, create_array, write_manifest
 from zarr_manifest.conversion import (
+    ConversionReport,
     export_kerchunk_json,
     export_kerchunk_parquet,
     read_kerchunk_json,
+    write_hierarchy,
 )
-from zarr_manifest.conversion.nodes import ConversionReport
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
 from zarr_manifest.errors import NotConvertibleError, WriteConflictError
 

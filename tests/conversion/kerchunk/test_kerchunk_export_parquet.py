@@ -24,15 +24,17 @@ from tests.hierarchies import declare_manifest, write_manifest_array
 from tests.properties import examples
 from zarr_manifest import Manifest, ManifestError, ManifestStore, create_array
 from zarr_manifest.conversion import (
+    ArrayNode,
+    ConversionReport,
+    StreamedManifest,
     export_kerchunk_json,
     export_kerchunk_parquet,
     read_kerchunk_parquet,
+    write_hierarchy,
 )
-from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, StreamedManifest
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
 from zarr_manifest.errors import SourceNotFoundError
 from zarr_manifest.manifest import entry_of
-from zarr_manifest.writing.writing import write_manifest
+from zarr_manifest.writing import write_manifest
 
 # fsspec's choice of reader.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")

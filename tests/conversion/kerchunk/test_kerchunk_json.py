@@ -34,8 +34,13 @@ from tests.conversion.kerchunk.kerchunk_sets import (
 )
 from tests.properties import examples
 from zarr_manifest import ManifestError
-from zarr_manifest.conversion import read_kerchunk, read_kerchunk_json
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
+from zarr_manifest.conversion import (
+    ArrayNode,
+    GroupNode,
+    RefusedNode,
+    read_kerchunk,
+    read_kerchunk_json,
+)
 from zarr_manifest.errors import (
     InvalidJSONError,
     InvalidPathError,

@@ -14,7 +14,7 @@ from tests.conversion.kerchunk.kerchunk_sets import (
     refusal,
     zarray,
 )
-from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion import RefusedNode
 
 
 def test_keys_of_no_chunk_are_named() -> None:

@@ -18,10 +18,16 @@ from hypothesis import strategies as st
 from tests.conversion.kerchunk.kerchunk_parquet_sets import write_rows, write_set, zarray
 from tests.properties import examples
 from zarr_manifest import Manifest, ManifestError
-from zarr_manifest.conversion import read_kerchunk_parquet
+from zarr_manifest.conversion import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    StreamedManifest,
+    read_kerchunk_parquet,
+)
 from zarr_manifest.conversion.kerchunk.parquet.sets import contiguous_partition_shape
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, StreamedManifest
-from zarr_manifest.format.chunk_grid import Partitions
+from zarr_manifest.format import Partitions
 
 URL = "s3://bucket/a b%.nc"
 PATH = "s3://bucket/a%20b%25.nc"

@@ -20,8 +20,7 @@ from tests.conversion.kerchunk.kerchunk_parquet_sets import (
     zarray,
 )
 from zarr_manifest import ManifestStore
-from zarr_manifest.conversion import read_kerchunk_parquet
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import read_kerchunk_parquet, write_hierarchy
 
 # fsspec's choice of reader.
 pytestmark = [

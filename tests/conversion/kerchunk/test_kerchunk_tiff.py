@@ -15,9 +15,12 @@ import zarr
 from zarr.storage import FsspecStore
 
 import zarr_manifest as zm
-from zarr_manifest.conversion import export_kerchunk_json, read_kerchunk_json
-from zarr_manifest.conversion.nodes import ArrayNode
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import (
+    ArrayNode,
+    export_kerchunk_json,
+    read_kerchunk_json,
+    write_hierarchy,
+)
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*codecs are not in the Zarr")]

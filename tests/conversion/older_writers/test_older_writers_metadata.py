@@ -21,7 +21,7 @@ from tests.conversion.older_writers.older_writer_stores import RELEASES, SOURCES
 from zarr_manifest.conversion.older_writers.arrays import base_of, is_relative
 from zarr_manifest.conversion.older_writers.metadata import repair_array
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.locations.resolving import Base
+from zarr_manifest.locations import Base
 
 DECLARED = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./manifest.json"}}]
 

@@ -32,8 +32,8 @@ from zarr_manifest.conversion import (
     StreamedManifest,
     write_hierarchy,
 )
-from zarr_manifest.conversion.target.source_paths import SourcePaths
-from zarr_manifest.locations.resolving import Base, StoreLocation, UrlLocation
+from zarr_manifest.conversion.target import SourcePaths
+from zarr_manifest.locations import Base, StoreLocation, UrlLocation
 
 # nodes -> hierarchy -> nodes --------------------------------------------------------------
 

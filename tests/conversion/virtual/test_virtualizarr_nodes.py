@@ -23,10 +23,16 @@ from virtualizarr.parsers import HDFParser
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, same, write
 from tests.properties import examples
-from zarr_manifest.conversion import read_virtual, to_virtual_dataset, to_virtual_datatree
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
-from zarr_manifest.conversion.virtual.arrays import url_reference
+from zarr_manifest.conversion import (
+    ArrayNode,
+    GroupNode,
+    RefusedNode,
+    read_virtual,
+    to_virtual_dataset,
+    to_virtual_datatree,
+    write_hierarchy,
+)
+from zarr_manifest.conversion.virtual import url_reference
 from zarr_manifest.errors import NotConvertibleError, SourceNotFoundError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]

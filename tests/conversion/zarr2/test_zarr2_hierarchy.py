@@ -27,9 +27,15 @@ from tests.conversion.kerchunk.kerchunk_sets import (
 )
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR
 from zarr_manifest import Manifest, ManifestStore
-from zarr_manifest.conversion import export_kerchunk_json, read_zarr2
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
-from zarr_manifest.conversion.target.hierarchy_writer import write_hierarchy
+from zarr_manifest.conversion import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    export_kerchunk_json,
+    read_zarr2,
+    write_hierarchy,
+)
 from zarr_manifest.errors import NotConvertibleError, SourceError, SourceNotFoundError
 
 
