@@ -19,11 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
+from tests.command_line.commands import run
 from tests.conversion.garbage import no_garbage_collected
 from zarr_manifest import ManifestError
-from zarr_manifest.command_line.application import application
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -119,15 +117,13 @@ class Run:
         elif call.startswith("zarr-manifest "):
             here = call.replace(HOME, str(self.directory))
             arguments = [name for word in shlex.split(here)[1:] for name in self._globbed(word)]
-            done = CliRunner().invoke(application, arguments, prog_name="zarr-manifest")
-            if done.exception is not None and not isinstance(done.exception, SystemExit):
-                raise done.exception
-            self.status = done.exit_code
+            done = run(*arguments)
+            self.status = done.status
             output = self._shown(done.stdout + done.stderr).rstrip("\n")
             assert matches(expected, output), f"{where}\n{output}"
             if followed != "$ echo $?":
                 status = 0 if "--allow-refused" in arguments else promised_status(expected)
-                assert done.exit_code == status, f"{where}: {done.exit_code}"
+                assert done.status == status, f"{where}: {done.status}"
         else:
             assert is_known(call), f"{where}: this is not run"
 

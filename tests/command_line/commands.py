@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
+from click import Command
 from click.testing import CliRunner
 
 import zarr_manifest as zm
 from tests.hierarchies import declare_manifest
 from zarr_manifest import conversion
 from zarr_manifest.command_line.application import application
-from zarr_manifest.command_line.tasks import Task
 
 __all__ = [
     "BUCKET_ZARR2",
     "Finished",
+    "application",
     "commands",
     "make_inputs",
     "run",
@@ -57,19 +58,20 @@ class Finished:
 
 def run(*arguments: str | Path, stdin: str | None = None) -> Finished:
     """Call ``zarr-manifest``; a traceback is the caller's."""
-    done = CliRunner().invoke(application, [str(each) for each in arguments], input=stdin)
+    done = CliRunner().invoke(
+        application, [str(each) for each in arguments], stdin, prog_name="zarr-manifest"
+    )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Finished(done.stdout, done.stderr, done.exit_code)
 
 
-def commands() -> dict[str, Task]:
+def commands() -> dict[str, Command]:
     """Return all commands that do something, by name, such as ``"import kerchunk"``."""
-    found: dict[str, Task] = {}
+    found: dict[str, Command] = {}
     for name, command in application.commands.items():
         members = getattr(command, "commands", None)
         for inner, task in {"": command}.items() if members is None else members.items():
-            assert isinstance(task, Task)
             found[f"{name} {inner}".strip()] = task
     return found
 

@@ -22,6 +22,7 @@ from zarr.storage import FsspecStore
 import zarr_manifest as zm
 from tests.command_line.commands import (
     BUCKET_ZARR2,
+    application,
     commands,
     run,
     words,
@@ -31,7 +32,6 @@ from tests.command_line.commands import (
 )
 from tests.hierarchies import files_below
 from tests.interrupted_stores import Interrupted, InterruptedDirectory
-from zarr_manifest.command_line.application import application
 
 EXAMPLES = [
     pytest.param(f"zarr-manifest {call}", id=call)

@@ -16,11 +16,9 @@ import zarr
 import zarr_manifest as zm
 from tests.command_line.commands import run, write_by_hand
 from tests.forked import COMMAND_LINE, Forked
-from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
 from zarr_manifest.sources import OwnFiles, momentary_files
-from zarr_manifest.sources.access import DEFAULT_RETRIES
 
 # Servers that cannot list ------------------------------------------------------------
 
@@ -420,16 +418,6 @@ def test_a_web_server_without_consolidated_metadata(inputs: Path, http_server: F
         assert "error: source_error: the store cannot be listed" in done.stderr
     assert "--array" in done.stderr
     assert run("validate", url, "--array", "sst").status == 0
-
-
-@pytest.mark.slow
-def test_a_server_that_is_not_there(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DEFAULT_RETRIES, "backoff", QUICK["backoff"])
-    for name in ("info", "locations", "validate"):
-        done = run(name, "http://127.0.0.1:1/h.zarr")
-        assert done.status == 3
-        assert done.stderr.startswith("error: source_error: reading failed: ")
-        assert "http://127.0.0.1:1/h.zarr" in done.stderr
 
 
 def test_a_bucket_that_is_not_there(

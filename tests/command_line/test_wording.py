@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest
-from zarr_manifest.command_line.application import application
-from zarr_manifest.command_line.tasks import stating_usage
+from tests.command_line.commands import application, run
+from zarr_manifest import conversion
 from zarr_manifest.command_line.wording import OPTIONS, spelled
 from zarr_manifest.errors import Advice, Setting
 
@@ -174,11 +175,17 @@ def test_plain_text_stays(text: str) -> None:
     assert spelled(text) == text
 
 
-def test_usage_errors_name_options() -> None:
-    with (
-        pytest.raises(click.UsageError, match=r"^say --working-directory URL$"),
-        stating_usage(ValueError),
-    ):
-        raise ValueError(Advice("say ", Setting("working_directory")))
-    with pytest.raises(click.UsageError, match=r"^no \[Errno 2\]$"), stating_usage(ValueError):
-        raise ValueError("no [Errno 2]")
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (Advice("say ", Setting("working_directory")), "say --working-directory URL"),
+        ("no [Errno 2]", "no [Errno 2]"),
+    ],
+)
+def test_usage_errors_name_options(monkeypatch: pytest.MonkeyPatch, said: str, shown: str) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ValueError(said)
+
+    monkeypatch.setattr(conversion, "read_zarr2", refuse)
+    done = run("import", "zarr2", "old.zarr", "new.zarr")
+    assert (done.status, done.stderr.splitlines()[-1]) == (2, f"Error: {shown}")

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from click.testing import CliRunner
 from zarr.core.sync import sync
 
 import zarr_manifest as zm
 from tests.combinations import combinations
-from zarr_manifest.command_line.application import application
+from tests.command_line.commands import run
 from zarr_manifest.conversion import (
     export_kerchunk_json,
     export_kerchunk_parquet,
@@ -146,8 +145,8 @@ def by_group(root: Path) -> Any:
 
 def by_command(root: Path) -> Iterator[str]:
     for command in ("info", "locations", "validate"):
-        result = CliRunner().invoke(application, [command, str(root)], catch_exceptions=False)
-        yield from () if command == "info" or result.exit_code else ("nothing wrong",)
+        done = run(command, root)
+        yield from () if command == "info" or done.status else ("nothing wrong",)
 
 
 # What reads raises; what inspects and converts tells.

@@ -15,7 +15,6 @@ from tests.command_line.commands import run
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from tests.conversion.files.damaged_hdf5 import outcome, report, write
 from tests.processes import CONTEXT
-from zarr_manifest.command_line.tasks import FAILED
 from zarr_manifest.conversion import read_files
 from zarr_manifest.errors import SourceError
 
@@ -93,7 +92,7 @@ def test_the_command_line_shows_no_traceback(tmp_path: Path) -> None:
     body = write(tmp_path / "f.h5", "latest")
     (tmp_path / "f.h5").write_bytes(broken(body, body.index(b"OHDR")))
     finished = run("create", f"{tmp_path}/f.h5", f"{tmp_path}/h.zarr")
-    assert finished.status == FAILED
+    assert finished.status == 3
     assert "error: source_error: the file cannot be read: Unable to" in finished.stderr
 
 
