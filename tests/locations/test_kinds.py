@@ -11,7 +11,7 @@ from obstore.store import S3Store
 from zarr.storage import ObjectStore
 
 import zarr_manifest as zm
-from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from tests.conversion.kerchunk.kerchunk_sets import entries, refusal, zarray
 from zarr_manifest.locations import (
     AllowList,
     Base,
@@ -23,8 +23,7 @@ from zarr_manifest.locations import (
     redact,
     storage_kinds,
 )
-from zarr_manifest.sources import environment, urls_of, within_host
-from zarr_manifest.sources.access import open_storage
+from zarr_manifest.sources import NamedStores, environment, urls_of, within_host
 from zarr_manifest.stores import store_urls
 
 
@@ -65,11 +64,13 @@ def test_a_new_kind_needs_only_its_record(barn: Cloud, monkeypatch: pytest.Monke
     assert AllowList(["barns://c@account/"]).match(location) is None
     assert redact("barns://c@account/f") == "barns://c@account/f"
     assert redact("barn://secret@stall/f") == "barn://stall/f"
-    assert SourceUrls().reference("barnfs://stall/a b").path == "barn://stall/a%20b"
+    found = entries({"a/.zarray": zarray(), "a/0.0": ["barnfs://stall/a b", 0, 12]})
+    assert found == {(0, 0): ("barn://stall/a%20b", 0, 12)}
 
     monkeypatch.setenv("AZURE_USER_AGENT", "of another cloud")
     monkeypatch.setenv("BARN_USER_AGENT", "of the barn")
-    store: Any = open_storage(UrlLocation("barn", "stall", ""), environment())
+    stores = NamedStores({"barn://stall/": environment()})
+    store: Any = stores.find(UrlLocation("barn", "stall", "f"))[0]
     assert store.config["bucket"] == "stall"
     assert store.client_options["user_agent"] == "of the barn"
 
@@ -85,7 +86,7 @@ def test_credentials_of_a_new_kind_are_not_those_of_another(
     """Without access in `allow`, requests are not signed, whatever the environment has."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "SECRET")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-    store: Any = open_storage(UrlLocation("barn", "stall", ""), None)
+    store: Any = NamedStores({}).find(UrlLocation("barn", "stall", "f"))[0]
     assert store.config["skip_signature"] == "true"
 
 
@@ -94,9 +95,8 @@ def test_a_scheme_without_a_record_is_refused_everywhere() -> None:
         Base.parse("./").resolve("barn://stall/f")
     assert "s3, gs, gcs" in str(raised.value)
     with pytest.raises(zm.errors.SourceError, match="nothing is known that reads barn://"):
-        open_storage(UrlLocation("barn", "stall", ""), environment())
-    with pytest.raises(zm.errors.NotConvertibleError, match="'barn'"):
-        SourceUrls().reference("barn://stall/f")
+        NamedStores({}).find(UrlLocation("barn", "stall", "f"))
+    assert "'barn'" in refusal({"a/.zarray": zarray(), "a/0.0": ["barn://stall/f", 0, 12]}).reason
     with pytest.raises(ValueError, match="nothing is known that reads barn://"):
         zm.ManifestStore("h.zarr", allow=["barn://stall/"])
 
@@ -116,7 +116,8 @@ def test_every_known_scheme_can_be_opened(scheme: str) -> None:
     options = {"account_name": "account"} if scheme in ("az", "azure") else {}
     if scheme == "file":
         authority = ""
-    store: Any = open_storage(UrlLocation(scheme, authority, ""), options)
+    prefix = UrlLocation(scheme, authority, "")
+    store: Any = NamedStores({prefix.url: options}).open_directory(prefix, "")
     if isinstance(kind, Cloud):
         assert store.config[kind.bucket] == authority.partition("@")[0]
         assert type(store).__name__ == kind.store

@@ -19,10 +19,8 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW, VALUES, declare, refused
-from zarr_manifest.locations import Base
-from zarr_manifest.sources import SourceRange, Sources, in_own_loop
-from zarr_manifest.sources.access import DEFAULT_TIMEOUTS
-from zarr_manifest.sources.object_reader import ObstoreReader
+from zarr_manifest.locations import Base, UrlLocation
+from zarr_manifest.sources import NamedStores, SourceRange, Sources, in_own_loop, reader_of
 
 pytestmark = pytest.mark.servers
 
@@ -58,7 +56,7 @@ def honest_at_first(other: Callable[[str], bytes]) -> Answer:
 
 def fetch(server: RawServer, span: SourceRange, **client: Any) -> bytes:
     options = {"retry_config": NO_RETRIES, "client_options": client}
-    sources = Sources({server.url: options}, ObstoreReader(obstore.store.MemoryStore()))
+    sources = Sources({server.url: options}, reader_of(obstore.store.MemoryStore()))
     location = Base.parse("./").resolve(f"{server.url}/f.bin")
     return bytes(in_own_loop(sources.fetch(location, span)))
 
@@ -222,20 +220,14 @@ def test_a_body_that_trickles() -> None:
 
 def test_default_timeouts_are_stated() -> None:
     """They are stated for every kind of store, and can be changed."""
-    from zarr_manifest.locations import UrlLocation
-    from zarr_manifest.sources.access import open_storage
-
     for scheme in ("http", "https", "s3", "gs", "az"):
-        place = UrlLocation(scheme, "name", "")
-        access = {"account_name": "a"} if scheme == "az" else None
-        stated: Any = open_storage(place, access).client_options  # type: ignore[union-attr]
-        assert stated["timeout"] in ("60s", "1m", DEFAULT_TIMEOUTS["timeout"])
-        assert stated["connect_timeout"] in ("10s", DEFAULT_TIMEOUTS["connect_timeout"])
-        changed = {**(access or {}), "client_options": {"timeout": "5s"}}
-        stated = open_storage(place, changed).client_options  # type: ignore[union-attr]
-        assert stated["timeout"] == "5s"
-        assert stated["connect_timeout"] == "10s"
-    assert DEFAULT_TIMEOUTS["timeout"] == timedelta(seconds=60)
+        access: dict[str, Any] = {"account_name": "a"} if scheme == "az" else {}
+        for changed, timeouts in (({}, ["1m", "10s"]), ({"timeout": "5s"}, ["5s", "10s"])):
+            options: Any = {**access, "client_options": changed}
+            stores = NamedStores({f"{scheme}://name/": options if changed else access or None})
+            found: Any = stores.find(UrlLocation(scheme, "name", "f"))[0]
+            stated = found.client_options
+            assert [stated["timeout"], stated["connect_timeout"]] == timeouts
 
 
 # ---------------------------------------------------------------- size

@@ -32,8 +32,8 @@ from zarr_manifest.sources import (
     read_ranges,
     reader_of,
 )
-from zarr_manifest.sources import concurrency as threads
 from zarr_manifest.sources import range_reading as reading
+from zarr_manifest.sources.concurrency import Budget
 
 SIZE = 4096
 BODY = np.random.default_rng(0).integers(0, 256, SIZE, "u1").tobytes()
@@ -220,20 +220,16 @@ def test_what_the_receiver_raises_is_raised_as_it_is(tmp_path: Path) -> None:
             asyncio.run(read_ranges(sources_in(tmp_path), ranges, Failing(ranges, lambda _: False)))
 
 
-def test_all_reads_fail_or_none() -> None:
+def test_all_reads_fail_or_none(tmp_path: Path) -> None:
     """The first in order of those that failed counts; asyncio has nothing to complain about."""
     complaints: list[Any] = []
-
-    async def failing(number: int) -> None:
-        raise ValueError(number)
+    ranges = ranges_of([f"s3://b/gone{i}" for i in range(3)], [(i, 0, 10) for i in range(3)])
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
-        stop = threading.Event()
-        with pytest.raises(ValueError, match="0"):
-            await threads.all_or_none([failing(i) for i in range(3)], stop)
-        assert stop.is_set()
-        await threads.all_or_none([], threading.Event())
+        with pytest.raises(RangeError) as raised:
+            await read_ranges(sources_in(tmp_path), ranges, Collector(ranges, lambda _: False))
+        assert raised.value.row == 0
 
     asyncio.run(run())
     assert complaints == []
@@ -244,7 +240,7 @@ def test_all_reads_fail_or_none() -> None:
 
 @given(sizes=st.lists(st.integers(1, 120), max_size=40), cancelled=st.sets(st.integers(0, 39)))
 def test_a_budget_is_kept_and_everybody_gets_a_turn(sizes: list[int], cancelled: set[int]) -> None:
-    budget = threads.Budget(100)
+    budget = Budget(100)
     taken: list[int] = []
     served: list[int] = []
 

@@ -10,28 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from obstore.store import MemoryStore
 
 import zarr_manifest as zm
 from tests.properties import examples
-from zarr_manifest.sources import Directory, FileBody, FileReader, SourceRange
-from zarr_manifest.sources.local_files import open_body
+from zarr_manifest.locations import UrlLocation
+from zarr_manifest.sources import FileBody, SourceRange, Sources, in_own_loop, reader_of
 
 WHOLE = SourceRange(0, None, False)
 SIZE = 2**22 + 5
 CONTENT = os.urandom(SIZE)
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> FileReader:
-    directory = tmp_path_factory.mktemp("files")
-    (directory / "large").write_bytes(CONTENT)
-    (directory / "small").write_bytes(b"abc")
-    return FileReader(Directory(str(directory)))
+def open_body(file: Path, span: SourceRange = WHOLE) -> memoryview | FileBody:
+    sources = Sources({file.parent.as_uri(): None}, reader_of(MemoryStore()))
+    return in_own_loop(sources.fetch_lazily(UrlLocation("file", "", str(file)[1:]), span))
 
 
 @pytest.fixture(scope="module")
-def body(reader: FileReader) -> Iterator[FileBody]:
-    body = open_body(reader, "large", WHOLE)
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("files") / "large"
+    file.write_bytes(CONTENT)
+    return file
+
+
+@pytest.fixture(scope="module")
+def body(large: Path) -> Iterator[FileBody]:
+    body = open_body(large)
     assert isinstance(body, FileBody)
     yield body
     body.close()
@@ -57,33 +62,34 @@ def test_all_of_it(body: FileBody) -> None:
     assert bytes(body) == CONTENT == bytes(body)
 
 
-def test_a_range_of_a_file(reader: FileReader) -> None:
-    part = open_body(reader, "large", SourceRange(2, None, False))
+def test_a_range_of_a_file(large: Path) -> None:
+    part = open_body(large, SourceRange(2, None, False))
     assert isinstance(part, FileBody)
     assert bytes(part) == CONTENT[2:]
     assert part[:3] == CONTENT[2:5]
     part.close()
 
 
-def test_small_files_are_read_at_once(reader: FileReader) -> None:
-    assert open_body(reader, "small", WHOLE) == b"abc"
+def test_small_files_are_read_at_once(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"abc")
+    assert open_body(tmp_path / "small") == b"abc"
 
 
-def test_too_large_a_file(reader: FileReader) -> None:
+def test_too_large_a_file(large: Path) -> None:
     with pytest.raises(zm.errors.LimitExceededError):
-        open_body(reader, "large", structs.replace(WHOLE, most=SIZE - 1))
+        open_body(large, structs.replace(WHOLE, most=SIZE - 1))
 
 
 def test_a_file_that_is_replaced_or_cut_short_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(CONTENT)
-    body = open_body(FileReader(Directory(str(tmp_path))), "large", WHOLE)
+    body = open_body(path)
     (tmp_path / "other").write_bytes(bytes(SIZE))
     (tmp_path / "other").rename(path)
     assert bytes(body) == CONTENT
     assert isinstance(body, FileBody)
     body.close()
-    body = open_body(FileReader(Directory(str(tmp_path))), "large", WHOLE)
+    body = open_body(path)
     assert isinstance(body, FileBody)
     os.truncate(path, SIZE - 1)
     with pytest.raises(zm.errors.ShortReadError):

@@ -17,6 +17,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 import zarr_manifest as zm
 from tests.hierarchies import write_manifest_array
@@ -24,22 +25,28 @@ from tests.processes import CONTEXT
 from tests.servers.http_files import FileServer, redirect
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
 from zarr_manifest.conversion import read_files
-from zarr_manifest.format import NO_CONDITIONS, Conditions
+from zarr_manifest.format import Conditions
+from zarr_manifest.locations import UrlLocation
 from zarr_manifest.sources import (
-    Directory,
-    FileReader,
     ObjectPart,
     RangeReader,
     SourceRange,
+    Sources,
     in_own_loop,
+    reader_of,
 )
-from zarr_manifest.sources.given_readers import GivenReader
 
 _untyped_zarr: Any = zarr
 _untyped_fsspec: Any = fsspec
 _untyped_part: Any = ObjectPart
 
 WHEN = datetime(2024, 5, 1, tzinfo=UTC)
+FILE = UrlLocation("hf", "x", "f")
+
+
+def below(reader: RangeReader) -> Sources:
+    """What is read through a reader, below ``hf://x/``."""
+    return Sources({"hf://x/": reader}, reader_of(MemoryStore()))
 
 
 class DirectoryReader:
@@ -185,14 +192,15 @@ def test_ranges_are_those_of_a_file(
     directory.mkdir(exist_ok=True)
     (directory / "f").write_bytes(RAW[:size])
 
-    def outcome(reader: Any) -> Any:
+    def outcome(location: UrlLocation) -> Any:
         try:
-            return bytes(in_own_loop(reader.read("f", span, NO_CONDITIONS)))
+            return bytes(in_own_loop(sources.fetch(location, span)))
         except zm.ManifestError as error:
             return error.code
 
-    ours = outcome(FileReader(Directory(str(directory))))
-    assert outcome(GivenReader(DirectoryReader(directory))) == ours
+    allow = {"hf://x/": DirectoryReader(directory), directory.as_uri(): None}
+    sources = Sources(allow, reader_of(MemoryStore()))
+    assert outcome(FILE) == outcome(UrlLocation("file", "", f"{directory}/f"[1:]))
 
 
 def test_a_web_server_redirects_to_what_a_reader_reads(
@@ -316,9 +324,9 @@ def test_answers_are_checked(root: Path, answer: Any, code: str | None) -> None:
 def test_an_object_that_changes_between_two_reads() -> None:
     """The last bytes of an object are asked for when its size is known: it may have changed."""
     sizes = iter([20, 24])
-    reader = GivenReader(Answering(lambda _, a, b: part(a, b, size=next(sizes))))
+    sources = below(Answering(lambda _, a, b: part(a, b, size=next(sizes))))
     with pytest.raises(zm.errors.SourceChangedError):
-        in_own_loop(reader.read("f", SourceRange(-4, None, False), NO_CONDITIONS))
+        in_own_loop(sources.fetch(FILE, SourceRange(-4, None, False)))
 
 
 @pytest.mark.parametrize(
@@ -348,11 +356,10 @@ def test_conditions(root: Path, stated: dict[str, Any], state: dict[str, Any], h
 
 
 def test_the_state_of_an_object() -> None:
-    reader = GivenReader(Answering(lambda _, a, b: part(a, b, etag='"1"', last_modified=WHEN)))
-    assert in_own_loop(reader.state("f", None)) == Conditions('"1"', WHEN, None, len(RAW))
-    assert in_own_loop(reader.state("f")).size == len(RAW)
+    sources = below(Answering(lambda _, a, b: part(a, b, etag='"1"', last_modified=WHEN)))
+    assert in_own_loop(sources.state(FILE)) == Conditions('"1"', WHEN, None, len(RAW))
     with pytest.raises(zm.errors.SourceChangedError):
-        in_own_loop(reader.state("f", "7"))
+        in_own_loop(sources.state(FILE, "7"))
 
 
 class OwnError(Exception):
@@ -413,17 +420,15 @@ def test_it_travels_with_the_store(root: Path, shelf: Path) -> None:
 
 
 def test_it_is_called_without_and_within_an_event_loop(shelf: Path) -> None:
-    reader = GivenReader(DirectoryReader(shelf))
+    sources, location = below(DirectoryReader(shelf)), UrlLocation("hf", "x", "a b/f.bin")
     span = SourceRange(4, 12, True)
 
     async def within() -> tuple[bytes, bytes]:
-        asynchronous = await reader.read("a b/f.bin", span, NO_CONDITIONS)
-        return bytes(asynchronous), bytes(
-            in_own_loop(reader.read("a b/f.bin", span, NO_CONDITIONS))
-        )
+        asynchronous = await sources.fetch(location, span)
+        return bytes(asynchronous), bytes(in_own_loop(sources.fetch(location, span)))
 
     assert asyncio.run(within()) == (bytes(VALUES), bytes(VALUES))
-    assert bytes(in_own_loop(reader.read("a b/f.bin", span, NO_CONDITIONS))) == bytes(VALUES)
+    assert bytes(in_own_loop(sources.fetch(location, span))) == bytes(VALUES)
 
 
 def test_cancellation_reaches_it() -> None:
@@ -443,7 +448,7 @@ def test_cancellation_reaches_it() -> None:
             await asyncio.wait_for(read, 0.05)
 
     assert isinstance(Endless(), RangeReader)
-    asyncio.run(give_up(GivenReader(Endless()).read("f", SourceRange(0, 1, True), NO_CONDITIONS)))
+    asyncio.run(give_up(below(Endless()).fetch(FILE, SourceRange(0, 1, True))))
     assert cancelled == ["f"]
 
 

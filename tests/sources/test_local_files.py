@@ -25,9 +25,8 @@ from zarr_manifest.sources import (
     SourceRange,
     directories,
     in_own_loop,
+    reader_of,
 )
-from zarr_manifest.sources.object_reader import ObstoreReader
-from zarr_manifest.sources.openat2 import HAS_OPENAT2
 
 BODY = bytes(range(100))
 
@@ -261,7 +260,7 @@ def test_names_that_no_file_can_have(top: Path) -> None:
             contents(Directory(str(top / "root")), key)
 
 
-@pytest.mark.skipif(not HAS_OPENAT2, reason="only Linux can, since 5.6")
+@pytest.mark.skipif(not directories.HAS_OPENAT2, reason="only Linux can, since 5.6")
 @pytest.mark.parametrize("name", ["root", "named"])
 def test_a_file_that_no_links_lead_to_is_opened_at_once(
     top: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -303,7 +302,7 @@ def test_ranges_are_those_of_obstore(span: SourceRange, size: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "f").write_bytes(BODY[:size])
         ours = FileReader(Directory(name))
-        theirs = ObstoreReader(LocalStore(name))
+        theirs = reader_of(LocalStore(name))
         found = code_of(lambda: in_own_loop(ours.read("f", span, NO_CONDITIONS)))
         assert found == code_of(lambda: in_own_loop(theirs.read("f", span, NO_CONDITIONS)))
         assert found == code_of(lambda: asyncio.run(ours.read("f", span, NO_CONDITIONS)))

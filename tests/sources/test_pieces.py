@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import obstore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obstore.store import HTTPStore
+from obstore.store import HTTPStore, MemoryStore
 
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, change, delay, truncate
@@ -31,10 +32,11 @@ from zarr_manifest.sources import (
     read_ranges,
     reader_of,
 )
-from zarr_manifest.sources.object_reader import LARGE, _body
 from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.range_reading import Arrival
 
+# Bodies of this size are taken piece by piece.
+LARGE = 2**20
 BODY = np.random.default_rng(1).integers(0, 256, 3 * LARGE, "u1").tobytes()
 
 
@@ -194,24 +196,32 @@ def test_a_large_body_that_ends_early(http_server: FileServer) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[LARGE - 1], [LARGE, 1], []])
-def test_the_announced_length_is_what_must_arrive(sizes: list[int]) -> None:
+def test_the_announced_length_is_what_must_arrive(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clients check it, too: here one that does not. Nothing beyond it is taken."""
 
     class Careless:
         range = (2, LARGE + 2)
+        attributes: ClassVar[dict[str, str]] = {}
+        meta: ClassVar[dict[str, Any]] = {"size": LARGE + 2}
 
         async def stream(self, min_chunk_size: int) -> AsyncIterator[bytes]:
             for size in sizes:
                 yield bytes(size)
 
+    async def answer(*_: object, **__: object) -> Careless:
+        return Careless()
+
+    monkeypatch.setattr(obstore, "get_async", answer)
     taken = bytearray(LARGE)
-    careless: Any = Careless()
 
     def take(before: int, piece: memoryview) -> None:
         taken[before : before + len(piece)] = piece
 
+    reader = reader_of(MemoryStore())
     with pytest.raises(ShortReadError, match=f"announced {LARGE:,} bytes"):
-        asyncio.run(_body(careless, take))
+        asyncio.run(reader.read("f", SourceRange(2, LARGE + 2, True), NO_CONDITIONS, take))
     assert len(taken) == LARGE
 
 

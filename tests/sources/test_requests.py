@@ -23,12 +23,18 @@ from tests.untrusted_manifests import RAW
 from zarr_manifest import errors
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import SourceRange, Sources, anonymous, environment, in_own_loop
-from zarr_manifest.sources.access import open_storage
-from zarr_manifest.sources.object_reader import ObstoreReader
+from zarr_manifest.sources import (
+    NamedStores,
+    SourceRange,
+    Sources,
+    anonymous,
+    environment,
+    in_own_loop,
+    reader_of,
+)
 
 PART = SourceRange(4, 12, True)
-HIERARCHY = ObstoreReader(obstore.store.MemoryStore())
+HIERARCHY = reader_of(obstore.store.MemoryStore())
 # Without the apostrophe, which obstore encodes, as browsers do.
 QUERIES = st.text("abcXYZ019-._~!$&()*+,;=:@/?").map(lambda text: f"x{text}") | st.from_regex(
     r"sig=(%[2-6][0-9a-fA-F]|[a-z+/=])+", fullmatch=True
@@ -72,14 +78,14 @@ def test_identity_is_asked_for(http_server: FileServer) -> None:
 
 @pytest.mark.parametrize("url", ["s3://b/", "gs://b/", "az://b/"])
 def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
-    prefix: Any = Base.parse("./").resolve(f"{url}x")
+    location: Any = Base.parse("./").resolve(f"{url}x")
     account: dict[str, Any] = {"account_name": "a"} if url.startswith("az") else {}
     client: Any = {"default_headers": {"x-mine": "1"}}
     for access, expected in (
         (anonymous(client_options=client, **account), {"accept-encoding", "x-mine"}),
         (environment(client_options=client, **account), {"x-mine"}),
     ):
-        store: Any = open_storage(prefix, access)
+        store: Any = NamedStores({url: access}).find(location)[0]
         assert {*store.client_options["default_headers"]} == expected
 
 

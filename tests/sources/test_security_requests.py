@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,9 +16,8 @@ from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, redirect, reset, status, truncate
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
-from zarr_manifest.locations import Base
-from zarr_manifest.sources import SourceRange, in_own_loop, sources
-from zarr_manifest.sources.object_reader import ObstoreReader
+from zarr_manifest.locations import Base, Location
+from zarr_manifest.sources import SourceRange, Sources, in_own_loop, reader_of
 
 
 @pytest.fixture
@@ -175,34 +176,43 @@ def test_where_a_store_of_the_readers_own_leads_is_asked(
 # ---------------------------------------------------------------- signed URLs
 
 
-def test_few_signed_urls_are_remembered(
-    root: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def readers_of(sources: Sources, locations: Iterable[Location]) -> int:
+    """Return how many readers like those of the locations there are once all have been read."""
+
+    async def read() -> type:
+        for location in locations:
+            body = await sources.fetch(location, SourceRange(4, 12, True))
+            assert bytes(body) == RAW[4:12]
+            reader, _ = await sources.reader_of(location)
+        return type(reader)
+
+    kind = in_own_loop(read())
+    gc.collect()
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+def test_few_signed_urls_are_remembered(http_server: FileServer) -> None:
     """Each has a client of its own, which takes 100 KiB."""
     http_server.put("f.bin", RAW)
-    monkeypatch.setattr(sources, "_MOST_READERS", 4)
-    hierarchy = ObstoreReader(obstore.store.MemoryStore())
-    reading = sources.Sources({http_server.url: None}, hierarchy)
-    base = Base.parse("./")
-    for number in range(10):
-        location = base.resolve(f"{http_server.url}/f.bin?signature={number}")
-        assert bytes(in_own_loop(reading.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
-        assert len(reading._readers) <= 4
-        assert len(reading._targets) <= 4
+    urls = [f"{http_server.url}/f.bin?signature={number}" for number in range(300)]
+    sources = Sources({http_server.url: None}, reader_of(obstore.store.MemoryStore()))
+    before = readers_of(sources, map(Base.parse("./").resolve, urls[:1]))
+    assert readers_of(sources, map(Base.parse("./").resolve, urls[1:])) - before < 256
 
 
 def test_signed_urls_of_redirects_are_not_remembered(
     root: Path, http_server: FileServer, second_http_server: FileServer
 ) -> None:
     second_http_server.put("f.bin", RAW)
-    hierarchy = ObstoreReader(obstore.store.MemoryStore())
-    reading = sources.Sources({http_server.url: None, second_http_server.url: None}, hierarchy)
+    allow = {http_server.url: None, second_http_server.url: None}
+    sources = Sources(allow, reader_of(obstore.store.MemoryStore()))
     location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
+    remembered: list[int] = []
     for number in range(3):
         target = f"{second_http_server.url}/f.bin?signature={number}"
         http_server.script("f.bin", redirect(target), sticky=True)
-        assert bytes(in_own_loop(reading.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
-    assert len(reading._readers) == 1
+        remembered.append(readers_of(sources, [location]))
+    assert len({*remembered}) == 1
 
 
 def _everything_said(error: BaseException) -> str:
