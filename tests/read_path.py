@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,16 @@ CHUNKS, CHUNK = 50, 64
 PACKAGE = str(Path(zm.__file__).parent)
 
 
-def functions_of(read: Callable[[], object]) -> set[tuple[str, str]]:
-    """Return the module and the name of each function of the package that a read calls."""
-    found: set[tuple[str, str]] = set()
+def calls_of(read: Callable[[], object]) -> Counter[tuple[str, str]]:
+    """Count the calls of functions of the package, by module and name, in whichever thread."""
+    found = Counter[tuple[str, str]]()
+    lock = threading.Lock()
 
     def note(frame: Any, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(PACKAGE):
-            found.add((code.co_filename[len(PACKAGE) + 1 :], code.co_qualname))
+            with lock:
+                found[code.co_filename[len(PACKAGE) + 1 :], code.co_qualname] += 1
 
     threads._threads.forget()  # threads that wait for work are not seen
     threading.setprofile_all_threads(note)
@@ -42,8 +45,13 @@ def functions_of(read: Callable[[], object]) -> set[tuple[str, str]]:
         threading.setprofile_all_threads(None)
         sys.setprofile(None)
         threads._threads.forget()
+    return found
+
+
+def functions_of(read: Callable[[], object]) -> set[tuple[str, str]]:
+    """Return the module and the name of each function of the package that a read calls."""
     # Comprehensions and the like belong to the function that they are in.
-    return {(module, name.partition(".<locals>.<")[0]) for module, name in found}
+    return {(module, name.partition(".<locals>.<")[0]) for module, name in calls_of(read)}
 
 
 def passed() -> dict[str, set[tuple[str, str]]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,11 @@ from zarr.core.sync import sync
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
-from zarr_manifest.sources import concurrency
+from tests.read_path import calls_of
 
 pytestmark = pytest.mark.slow
 
 CHUNKS = 2000
-PACKAGE = str(Path(zm.__file__).parent)
 
 
 def declare(root: Path, data: Any, chunks: int, **options: Any) -> None:
@@ -44,27 +41,6 @@ def declare(root: Path, data: Any, chunks: int, **options: Any) -> None:
 def opened(root: Path) -> Any:
     with zm.enable():
         return zarr.open_array(root, path="a", mode="r")
-
-
-def calls_of(read: Any) -> Counter[str]:
-    """How often functions of this package are called, in whichever thread."""
-    counts: Counter[str] = Counter()
-    lock = threading.Lock()
-
-    def profile(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            with lock:
-                counts[frame.f_code.co_qualname] += 1
-
-    concurrency._threads.forget()
-    threading.setprofile_all_threads(profile)
-    try:
-        read()
-    finally:
-        threading.setprofile_all_threads(None)
-        sys.setprofile(None)
-        concurrency._threads.forget()
-    return counts
 
 
 @pytest.mark.parametrize(

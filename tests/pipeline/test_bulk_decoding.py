@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import zarr
 import zstandard
 from zarr.codecs import BytesCodec, Crc32cCodec, GzipCodec, ZstdCodec
+from zarr.registry import register_codec
 
 import zarr_manifest as zm
 from tests.combinations import combinations
@@ -21,7 +23,7 @@ from tests.hierarchies import encode_chunks, write_manifest_array
 from tests.pipeline.bulk_cases import Reversed
 from tests.pipeline.bulk_outcomes import assert_same, chunk_by_chunk, outcome_of
 from zarr_manifest.hierarchy import ChunkManifestTransformer
-from zarr_manifest.pipeline import decoding, delivery, selection
+from zarr_manifest.sources import ObjectPart
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 DATA = np.arange(1, 41, dtype="<i4")
@@ -174,55 +176,81 @@ def test_memory_of_another_type(codec: str, usual_pipeline: str, root: Path) -> 
     assert (check_same(root, into_other_memory).values == DATA).all()
 
 
-def test_what_only_this_module_cannot_decode_is_read_by_zarr(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declare(root, encode_chunks(DATA, CHUNK, compressors=GzipCodec()), compressors=GzipCodec())
+class Hungry(Reversed):
+    """Decodes in an event loop only: anywhere else there is too little memory for it."""
 
-    def failing(*_: Any) -> Any:
+    def to_dict(self) -> Any:
+        return {"name": "test.hungry"}
+
+    def _decode_sync(self, *_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(decoding, "decode_synchronously", failing)
+
+register_codec("test.hungry", Hungry)
+
+
+def test_what_only_this_package_cannot_decode_is_read_by_zarr(root: Path) -> None:
+    declare(root, encode_chunks(DATA, CHUNK, compressors=Hungry()), compressors=Hungry())
     assert (opened(root)[...] == DATA).all()
 
 
-@pytest.mark.parametrize("entry", ["range", "end"])
+MEGABYTE = 2**20
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "length", "most"),
+    [(5, 16 * MEGABYTE, 16 * MEGABYTE, 4), (48, 8, None, 20)],
+    ids=["ranges", "to the end"],
+)
 def test_what_zarr_decodes_is_held_in_small_numbers(
-    entry: str, root: Path, monkeypatch: pytest.MonkeyPatch
+    count: int,
+    size: int,
+    length: int | None,
+    most: int,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And does not keep the larger request that it came with."""
-    monkeypatch.setattr(selection, "_MOST_PREFETCHED", 100)
-    monkeypatch.setattr(selection, "_MOST_ALONE", 2)
-    chunks = encode_chunks(DATA, CHUNK, compressors=Reversed())
-    declare(root, chunks, compressors=Reversed())
-    if entry == "end":
-        manifest = {key: {"path": f"../{key}.bin"} for key in chunks}
-        (root / "a" / "zarr.json").unlink()
-        write_manifest_array(root, "a", DATA, CHUNK, manifest, compressors=Reversed())
+    """64 MiB; and ten chunks that are read to the end of their objects, besides ten on the way."""
+    reads = decoded = 0
     held: list[int] = []
-    original = delivery.Delivery.deliver
 
-    def counting(self: Any, position: int, body: memoryview) -> None:
-        original(self, position, body)
-        held.append(sum(map(len, self.undecoded.values())))
-        assert all(len(memoryview(one.obj)) == len(one) for one in self.undecoded.values())
+    class Reader:
+        async def read_range(self, key: str, start: int, stop: int | None) -> ObjectPart:
+            nonlocal reads
+            reads += 1
+            held.append(reads - decoded)
+            return ObjectPart(body, size=size)
 
-    monkeypatch.setattr(delivery.Delivery, "deliver", counting)
-    assert (opened(root)[...] == DATA).all()
-    assert len(held) == 4
-    assert max(held) <= 100
+    async def decode(_: object, body: Any, spec: Any) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return body
+
+    monkeypatch.setattr(Reversed, "_decode_single", decode)
+    body = bytes(size)
+    stated = {} if length is None else {"length": length}
+    manifest = {str(number): {"path": f"own://x/{number}", **stated} for number in range(count)}
+    values = np.broadcast_to(np.uint8(0), count * size)
+    write_manifest_array(root, "a", values, size, manifest, fill_value=7, compressors=Reversed())
+    store = zm.ManifestStore(root, allow={"own://x/": Reader()}, read_only=True)
+    array: Any = zarr.open_array(store, path="a", mode="r")
+    assert not array[...].any()
+    assert (reads, decoded) == (count, count)
+    assert max(held) <= most
 
 
-def test_zstd_goes_to_the_output_without_a_copy(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    declare(root, encode_chunks(DATA, CHUNK, compressors=ZstdCodec()), compressors=ZstdCodec())
-
-    def failing(*_: Any) -> Any:
-        raise AssertionError
-
-    monkeypatch.setattr(decoding.ChunkDecoder, "decode", failing)
-    assert (opened(root)[...] == DATA).all()
+def test_zstd_goes_to_the_output_without_a_copy(root: Path) -> None:
+    values = np.zeros(8 * MEGABYTE, "u1")
+    chunks = encode_chunks(values, values.shape, compressors=ZstdCodec())
+    declare(root, chunks, values, values.shape, compressors=ZstdCodec())
+    array = opened(root)
+    array[...]
+    tracemalloc.start()
+    try:
+        assert not array[...].any()
+        assert tracemalloc.get_traced_memory()[1] < 12 * MEGABYTE
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_codec_of_zarr_is_that_of_numcodecs() -> None:

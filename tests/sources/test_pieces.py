@@ -32,7 +32,6 @@ from zarr_manifest.sources import (
     read_ranges,
     reader_of,
 )
-from zarr_manifest.sources.plan import PlannedRequest
 from zarr_manifest.sources.range_reading import Arrival
 
 # Bodies of this size are taken piece by piece.
@@ -89,11 +88,11 @@ def test_ranges_get_their_bytes_however_they_are_cut(
     What was received of it stays: each range is of one answer. And whether preparing for the
     pieces comes before, between or after them.
     """
-    start, stop = min(spans)[0], max(stop for _, stop in spans)
-    rows = sorted(range(len(spans)), key=lambda row: (spans[row][0], -spans[row][1]))
+    ranges = ranges_of("s3://b/a", spans)
+    (request,) = Sources({}, reader_of(MemoryStore())).plan(ranges.objects[0].location, spans)
+    start, stop = request.start, request.stop
     collector = Collector(spans)
-    request = PlannedRequest(start, stop, tuple(rows))
-    arrival = Arrival(ranges_of("s3://b/a", spans), rows, request, collector, threading.Event())
+    arrival = Arrival(ranges, list(request.members), request, collector, threading.Event())
     received = start
     for first, last in cut_at(earlier, stop - start)[:given_up]:
         arrival.take(first, memoryview(bytes(last - first)))
