@@ -5,11 +5,21 @@ There is one server of forks in a process, and the last list of what it imports 
 
 from __future__ import annotations
 
+import pickle
 from multiprocessing import get_context
+from typing import Any
 
-__all__ = ["CONTEXT"]
+from zarr_manifest.hierarchy import store
+
+__all__ = ["CONTEXT", "in_worker"]
 
 CONTEXT = get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["zarr_manifest.conversion", "dask.array", "h5py", "pytest", "virtualizarr", "xarray"]
 )
+
+
+def in_worker(pickled: bytes) -> Any:
+    """Unpickle as a process does that has not met the store."""
+    store._unpickled.clear()
+    return pickle.loads(pickled)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xarray as xr
 from zarr.abc.codec import CodecPipeline
 
 import zarr_manifest as zm
 from zarr_manifest import conversion
-from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 
 # What is public, has no `allow`, and why: it takes no location.
 WITHOUT_LOCATION = {
@@ -52,7 +52,8 @@ def public() -> dict[str, Callable[..., Any]]:
     """Return all that users call, by name."""
     found = {name: getattr(zm, name) for name in zm.__all__}
     found |= {name: getattr(conversion, name) for name in conversion.__all__}
-    engine = {f"engine.{n}": m for n, m in vars(ManifestBackendEntrypoint).items() if "open_" in n}
+    of_engine = vars(type(xr.backends.list_engines()["zarr-manifest"]))
+    engine = {f"engine.{name}": each for name, each in of_engine.items() if "open_" in name}
     return {
         name: each
         for name, each in (found | engine).items()

@@ -6,12 +6,17 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
+from tests.servers.http_files import FileServer
+from zarr_manifest.hierarchy import manifest_documents
 from zarr_manifest.hierarchy.manifest_documents import DocumentCache
 
 
@@ -37,6 +42,21 @@ def test_the_cache_keeps_the_latest_that_fit(asked: list[tuple[str, int]], capac
         model[key] = model.pop(key, value)
         while sum(n for _, n in model.values()) > capacity and len(model) > 1:
             model.pop(next(iter(model)))
+
+
+@pytest.mark.servers
+def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_documents, "_MOST_MEMORY", 1)
+    entries = {str(i): {"data": bytes([i])} for i in range(4)}
+    options: Any = {"shape": 4, "chunks": 1, "dtype": "u1", "partition_shape": (2,)}
+    zm.create_array(tmp_path, "a", entries, **options, compressors=None)
+    with FileServer(tmp_path) as server:
+        array: Any = zarr.open_array(zm.ManifestStore(server.url), path="a", mode="r")
+        for _ in range(2):
+            assert [int(array[i]) for i in range(4)] == [0, 1, 2, 3]
+        asked = [each.target for each in server.requests if "/manifest/" in each.target]
+    assert len(asked) == 4
+    assert asked[:2] == asked[2:]
 
 
 class Gate:

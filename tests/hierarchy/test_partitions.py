@@ -24,7 +24,6 @@ from tests.counting_store import Counting
 from tests.hierarchies import copy_into, split_into_source, write_manifest_array
 from tests.servers.http_files import FileServer, status
 from zarr_manifest.format import Partitions, document_reference
-from zarr_manifest.hierarchy import manifest_documents
 
 type Index = tuple[int, ...]
 
@@ -299,20 +298,3 @@ def test_a_grid_of_too_many_chunks(tmp_path: Path) -> None:
     document.write_text(json.dumps(metadata))
     with pytest.raises(zm.errors.LimitExceededError, match="chunk grid is too large"):
         open_a(tmp_path)[0, 0]
-
-
-# The cache --------------------------------------------------------------------------
-
-
-@pytest.mark.servers
-def test_memory_is_bounded(
-    tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_partitioned(tmp_path, entries, [1, 5])
-    monkeypatch.setattr(manifest_documents, "_MOST_MEMORY", 1)
-    with FileServer(tmp_path) as server:
-        array = open_a(server.url)
-        for _ in range(2):
-            for row in (0, 0, 2):
-                np.testing.assert_array_equal(array[row], DATA[row])
-        assert manifest_requests(server) == ["/a/m/0.0.json", "/a/m/1.0.json"] * 2

@@ -16,13 +16,7 @@ import zarr_manifest as zm
 from tests.combinations import combinations
 from tests.hierarchy.chunk_reads import READS, Read
 from tests.hierarchy.windows import CHANGES, Array, windows
-from zarr_manifest.hierarchy import store as store_module
-
-
-def in_worker(pickled: bytes) -> Any:
-    """Unpickle as a process does that has not met the store."""
-    store_module._unpickled.clear()
-    return pickle.loads(pickled)
+from tests.processes import in_worker
 
 
 def arrays_in(store: zm.ManifestStore, *, consolidated: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tests.hierarchies import FIELD, write_manifest_array
 from tests.processes import CONTEXT
 from zarr_manifest import enable
 from zarr_manifest.errors import LocationNotAllowedError
-from zarr_manifest.integrations import activation, dask_preload
+from zarr_manifest.integrations import dask_preload
 
 PRELOAD = "zarr_manifest.integrations.dask_preload"
 ORIGINAL = opening.make_store
@@ -90,6 +90,13 @@ def test_the_initializer_of_a_pool_enables_its_processes(tmp_path: Path, archive
     np.testing.assert_array_equal(read, FIELD)
 
 
+KEPT: list[Any] = []
+
+
+def keep_enabled(prefix: str) -> None:
+    KEPT.append(enable(allow=[prefix]))
+
+
 @pytest.mark.slow
 def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str) -> None:
     """Here, they are threads of this process."""
@@ -99,10 +106,10 @@ def test_callbacks_enable_workers_that_run_already(tmp_path: Path, archive: str)
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.register_worker_callbacks(partial(enable, allow=[archive]))
+        client.register_worker_callbacks(partial(keep_enabled, archive))
         read = client.submit(by_zarr, tmp_path / "data.zarr").result(timeout=60)
-    for each in list(vars(activation)["_active"]):
-        each.disable()
+    for activation in KEPT:
+        activation.disable()
     np.testing.assert_array_equal(read, FIELD)
 
 

@@ -20,7 +20,6 @@ import zarr_manifest as zm
 from tests.hierarchies import Values, assert_same, consolidate, files_below
 from tests.processes import CONTEXT
 from tests.servers.http_files import FileServer
-from zarr_manifest.integrations.xarray_engine import ManifestBackendEntrypoint
 
 # zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
 pytestmark = [
@@ -156,7 +155,7 @@ def test_xarray_needs_no_engine_for_a_store(root: Path, store: zm.ManifestStore)
     options: dict[str, Any] = {"consolidated": False, "mask_and_scale": False}
     with xr.open_dataset(store, **options) as dataset, xr.open_datatree(store, **options) as tree:
         assert dataset["inline"].shape == tree["inline"].shape
-    guessed = ManifestBackendEntrypoint().guess_can_open
+    guessed = xr.backends.list_engines()["zarr-manifest"].guess_can_open
     for location in (str(root), root, LocalStore(root), {}, b"", None):
         assert not guessed(location)
 

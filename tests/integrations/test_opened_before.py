@@ -15,9 +15,7 @@ import zarr
 
 import zarr_manifest as zm
 from tests.hierarchies import consolidate
-from tests.processes import CONTEXT
-from zarr_manifest.hierarchy import opened_array
-from zarr_manifest.hierarchy import store as store_module
+from tests.processes import CONTEXT, in_worker
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Consolidated metadata is currently not part",
@@ -73,12 +71,6 @@ def roll(root: Path, forms: dict[str, dict[str, Any]]) -> None:
 
 type Change = Callable[[Path, dict[str, dict[str, Any]]], None]
 CHANGES = pytest.mark.parametrize("change", [append, trim, edit, roll])
-
-
-def in_worker(sent: bytes) -> Any:
-    """Unpickle as a process does that has not met the store."""
-    store_module._unpickled.clear()
-    return pickle.loads(sent)
 
 
 def opened(store: zm.ManifestStore, *, consolidated: bool = True) -> xr.Dataset:
@@ -143,16 +135,20 @@ def test_documents_that_are_overwritten(tmp_path: Path, change: Change) -> None:
 
 
 @pytest.mark.slow
-def test_metadata_that_are_too_large_to_be_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metadata_that_are_too_large_to_be_sent(tmp_path: Path) -> None:
+    """More than 64 KiB: here of chunks that do not compress."""
     root = tmp_path / "h.zarr"
     write(root, 0, {"inline": KEPT["inline"]})
+    values = np.random.default_rng(0).integers(0, 256, (DAYS, 2**15), "u1")
+    large = {f"{i}.0": {"data": values[2 * i : 2 * i + 2].tobytes()} for i in range(DAYS // 2)}
+    options: dict[str, Any] = {"dtype": "u1", "dimension_names": ["time", "x"]}
+    zm.create_array(
+        root, "large", large, shape=values.shape, chunks=(2, 2**15), **options, inline=True
+    )
     dataset = opened(manifest_store(root))
-    small = pickle.dumps(dataset["inline"])
-    monkeypatch.setattr(opened_array, "_MOST_BYTES", 100)
-    sent = pickle.dumps(opened(manifest_store(root))["inline"])
-    np.testing.assert_array_equal(in_worker(sent).values, np.arange(DAYS))
+    small, sent = pickle.dumps(dataset["inline"]), pickle.dumps(dataset["large"])
+    assert len(sent) < 2**15
+    np.testing.assert_array_equal(in_worker(sent).values, values)
     trim(root, KEPT)
     for body in (sent, pickle.dumps(in_worker(sent))):
         with pytest.raises(zm.errors.ManifestNotFoundError, match=REPLACED):
