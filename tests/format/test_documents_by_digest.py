@@ -23,10 +23,6 @@ from zarr_manifest.format import (
     parse_declaration,
     strict,
 )
-from zarr_manifest.format.declared_documents import (
-    are_document_checksums,
-    interpret_document_checksum,
-)
 from zarr_manifest.manifest import Grid, interpret_manifest
 
 VALID = f"sha256:{'0123456789abcdef' * 4}"
@@ -117,8 +113,13 @@ LINES = st.lists(CHECKSUMS, min_size=2, max_size=2).map("\n".join)
 
 @given(st.lists(TEXTS | LINES, max_size=4))
 def test_checking_many_at_once_is_checking_each(declared: list[Any]) -> None:
-    each = [collect(interpret_document_checksum(value, "it"))[1] for value in declared]
-    assert are_document_checksums(declared) == (not any(each))
+    def codes_of(*values: Any) -> list[str]:
+        partitions = {str(number): value for number, value in enumerate(values)}
+        declaration = declare("{partition}", **SPLIT, partitions=partitions)
+        return [problem.code for problem in collect(interpret_declaration(declaration))[1]]
+
+    each = [code for value in declared for code in codes_of(value)]
+    assert codes_of(*declared) == each[:1]
 
 
 @given(st.binary(max_size=100))

@@ -6,7 +6,6 @@ import json
 import tracemalloc
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,7 +16,6 @@ from tests.manifest.test_manifest import ENTRIES
 from tests.properties import examples
 from zarr_manifest.format import Limits, strict
 from zarr_manifest.manifest import Grid, Manifest, References, interpret_manifest
-from zarr_manifest.manifest.parts import split_document, split_members
 
 # Of a grid of 3 by 4 chunks; some are outside, in the array's own spelling, or no keys at all.
 KEYS = st.one_of(
@@ -128,20 +126,6 @@ def test_in_bounded_memory_as_at_once(document: bytes, part_bytes: int, limits: 
             assert bounded == at_once
 
 
-@given(st.dictionaries(KEYS, ENTRIES, min_size=1), st.integers(1, 60), SEPARATORS)
-def test_members_are_never_cut(
-    members: dict[str, dict[str, Any]], size: int, separator: str
-) -> None:
-    document = json.dumps(members, separators=(separator, ":")).encode()
-    parts = list(split_members(document, size))
-    decoded = [msgspec.json.decode(part.document) for part in parts]
-    assert [item for part in decoded for item in part.items()] == list(members.items())
-    for part in parts:
-        start = part.start + 1
-        assert document[start : start + len(part.document) - 2] == part.document[1:-1]
-    assert all(len(part.document) > size for part in parts[:-1])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "member",
@@ -174,23 +158,6 @@ def test_memory_for_a_hostile_document(member: bytes, validating: bool) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 12 * len(document)
-
-
-@given(st.dictionaries(KEYS, ENTRIES, min_size=1), st.integers(1, 60), SEPARATORS)
-def test_parts_have_the_members_in_turn(
-    members: dict[str, dict[str, Any]], size: int, separator: str
-) -> None:
-    document = json.dumps(members, separators=(separator, ":")).encode()
-    parts = [bytes(part) for part in split_document(document, size)]
-    if separator != " , " and "x}," not in members:
-        decoded = [msgspec.json.decode(part) for part in parts]
-        assert [item for part in decoded for item in part.items()] == list(members.items())
-        assert all(decoded)
-    assert all(len(part) > size for part in parts[:-1])
-    for part, content in zip(split_document(document, size), parts, strict=True):
-        filled = bytearray(len(part))
-        part.read_into(memoryview(filled))
-        assert filled == content
 
 
 @pytest.mark.slow

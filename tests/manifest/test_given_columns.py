@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.manifest.one_by_one import encode_document
 from zarr_manifest import Manifest, ManifestError
 from zarr_manifest.format import format_canonical, grid_index
-from zarr_manifest.manifest import NumberedPaths, entry_of, references_of
-from zarr_manifest.manifest.references import NO_EXTRAS
+from zarr_manifest.manifest import Extras, NumberedPaths, entry_of, references_of
 
 INDEX = st.tuples(st.integers(0, 2), st.integers(0, 3))
 PATH_ENTRY = st.fixed_dictionaries(
@@ -250,7 +249,7 @@ def test_columns_and_what_is_kept_aside(entries: dict[tuple[int, int], dict[str,
     assert columns.lengths[columns.path_numbers >= 0].tolist() == with_path
     extras = {row: extra for extra, rows in references_of(manifest).extras() for row in rows}
     for row, reference in enumerate(references):
-        extra = extras.get(row, NO_EXTRAS)
+        extra = extras.get(row, Extras())
         assert (extra.data, extra.conditions) == (reference.data, reference.conditions)
 
 

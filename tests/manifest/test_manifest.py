@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from zarr_manifest.manifest import (
     interpret_manifest,
     references_of,
 )
-from zarr_manifest.manifest.keys import KeyParser
 
 type Index = tuple[int, ...]
 
@@ -51,7 +51,7 @@ def interpreted(
     grid_shape: Index | None = None,
     *,
     region: list[range] | None = None,
-    parse_key: KeyParser | None = None,
+    parse_key: Callable[[str], Index | None] | None = None,
 ) -> Manifest:
     """A document as an array reads it: with keys of its own, or of one partition only."""
     grid = Grid(ndim, grid_shape, region, parse_key)
