@@ -85,12 +85,14 @@ class SharedCalls[K: Hashable, V]:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, _Call[V]]] = (
-            WeakKeyDictionary()
-        )
+        # Made for the first call: each array has one of these, and most arrays are not read.
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, _Call[V]]] | None
+        self._of_loops = None
 
     def _under_way(self) -> dict[K, _Call[V]]:
         with self._lock:
+            if self._of_loops is None:
+                self._of_loops = WeakKeyDictionary()
             return self._of_loops.setdefault(asyncio.get_running_loop(), {})
 
     async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]]) -> V:

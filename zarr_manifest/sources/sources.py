@@ -168,9 +168,8 @@ class Sources:
 
         Return the error for a location that cannot be read.
         """
-        if all(isinstance(each, StoreLocation) or each in self._targets for each in locations):
+        if all(map(self._is_at_hand, locations)):
             return list(map(self._local_file, locations))
-        # Opening a store may ask for credentials.
         return await asyncio.to_thread(lambda: list(map(self._local_file, locations)))
 
     def _local_file(self, location: Location) -> tuple[FileReader, str] | ManifestError | None:
@@ -226,12 +225,16 @@ class Sources:
         ManifestError
             It cannot be read.
         """
-        if isinstance(location, StoreLocation):
-            return self._hierarchy, location.key
-        if (known := self._targets.get(location)) is not None:
-            return known
-        # Opening a store may ask for credentials.
+        if self._is_at_hand(location):
+            return self._reader_of(location)
         return await asyncio.to_thread(self._reader_of, location)
+
+    def _is_at_hand(self, location: Location) -> bool:
+        """Whether nothing is asked for, such as credentials, to find the reader of a location."""
+        if isinstance(location, StoreLocation) or location in self._targets:
+            return True
+        prefix = self._allow_list.match(location)
+        return prefix is None or (location.is_on_web and self._allow[prefix] is None)
 
     def _reader_of(self, location: Location) -> tuple[ObjectReader, str]:
         if isinstance(location, StoreLocation):
