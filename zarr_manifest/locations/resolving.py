@@ -37,6 +37,7 @@ _REFERENCE = (
     r"(?s)(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?]*))?"
     r"(?P<path>[^?]*)(?:\?(?P<query>.*))?"
 )
+_ABSOLUTE = r"/|[A-Za-z][A-Za-z0-9+.-]*:"
 _DRIVE = r"[A-Za-z]:[\\/]"
 _ENCODED_SEPARATOR = r"(?i)%(?:2f|5c)"
 _BARE_PERCENT = r"%(?![0-9A-Fa-f]{2})"
@@ -271,20 +272,21 @@ def resolver(base: Base) -> Callable[[str], Location]:
     """
     directories: dict[str, tuple[str, str, str] | None] = {}
     elsewhere = Base("", "", "", base.schemes)
+    is_plain, is_absolute = re.compile(_PLAIN_NAME).fullmatch, re.compile(_ABSOLUTE).match
 
     def resolve(path: str) -> Location:
         end = path.rfind("/") + 1
-        if re.fullmatch(_PLAIN_NAME, path[end:]) is None:
+        text, name = path[:end], path[end:]
+        if is_plain(name) is None:
             return base.resolve(path)
-        text = path[:end]
         if text not in directories:
-            directories[text] = _directory(text, base if _is_relative(text) else elsewhere)
+            directories[text] = _directory(text, elsewhere if is_absolute(text) else base)
         directory = directories[text]
         if directory is None:
             return base.resolve(path)
         scheme, authority, above = directory
-        name = above + path[end:]
-        return UrlLocation(scheme, authority, name) if scheme else StoreLocation(name)
+        key = above + name
+        return UrlLocation(scheme, authority, key) if scheme else StoreLocation(key)
 
     return resolve
 
@@ -366,8 +368,7 @@ def _climbing(reference: str, *, has_url: bool) -> InvalidPathError:
 
 
 def _is_relative(reference: str) -> bool:
-    parts = re.fullmatch(_REFERENCE, reference)
-    return parts is not None and parts["scheme"] is None and not reference.startswith("/")
+    return re.match(_ABSOLUTE, reference) is None
 
 
 def _segments(root: UrlLocation) -> list[str]:

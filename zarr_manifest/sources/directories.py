@@ -344,15 +344,16 @@ def open_above(directory: str, segments: list[str], *, make: bool = False) -> in
     OSError, LinkMetError
         As of :func:`_reach_in`.
     """
-    if make:
+    try:
+        descriptor = os.open(directory, DIRECTORY_FLAGS)
+    except FileNotFoundError:
+        if not make:
+            raise
         Path(directory).mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory, DIRECTORY_FLAGS)
+        descriptor = os.open(directory, DIRECTORY_FLAGS)
     try:
         for segment in segments[:-1]:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(segment, dir_fd=descriptor)
-            inner = _open_directory(segment, descriptor)
+            inner = _open_directory(segment, descriptor, make=make)
             os.close(descriptor)
             descriptor = inner
     except BaseException:
@@ -361,12 +362,16 @@ def open_above(directory: str, segments: list[str], *, make: bool = False) -> in
     return descriptor
 
 
-def _open_directory(name: str, above: int) -> int:
-    """Open a directory in another, without following a link."""
+def _open_directory(name: str, above: int, *, make: bool) -> int:
+    """Open a directory in another, without following a link; make it if asked for."""
     try:
         return os.open(name, DIRECTORY_FLAGS | NO_LINK, dir_fd=above)
     except OSError as error:
-        raise why_not_opened(error, name, above) from None
+        if not make or not isinstance(error, FileNotFoundError):
+            raise why_not_opened(error, name, above) from None
+    with contextlib.suppress(FileExistsError):  # made meanwhile
+        os.mkdir(name, dir_fd=above)
+    return _open_directory(name, above, make=False)
 
 
 def why_not_opened(error: OSError, name: str, directory: int | None) -> Exception:
