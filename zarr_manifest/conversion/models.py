@@ -39,7 +39,7 @@ from zarr_manifest.format import (
     with_members,
 )
 from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
-from zarr_manifest.manifest import JoinedReferences, Manifest, references_of
+from zarr_manifest.manifest import Manifest, join_references, references_of
 from zarr_manifest.sources import Allow
 
 if TYPE_CHECKING:
@@ -112,11 +112,7 @@ def _whole(node: Node) -> Node:
         return node
     grid = ChunkGrid.from_metadata(node.metadata)
     assert grid is not None  # it was read with its partitions
-    joined = JoinedReferences()
-    for part in node.manifest.parts:
-        joined.add_references(references_of(part))
-    references = joined.references(grid.counts)
-    assert references is not None  # no two partitions have the same chunk
+    references = join_references(map(references_of, node.manifest.parts), grid.counts)
     return dataclasses.replace(node, manifest=Manifest(references))
 
 

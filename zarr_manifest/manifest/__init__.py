@@ -9,7 +9,7 @@ from zarr_manifest.lazy_names import from_modules
 from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
 from zarr_manifest.manifest.decoding import interpret_manifest
 from zarr_manifest.manifest.encoding import canonical_keys, entry_of
-from zarr_manifest.manifest.joining import JoinedReferences
+from zarr_manifest.manifest.joining import JoinedReferences, join_references
 from zarr_manifest.manifest.keys import Grid, MemberRows, interpret_keys
 from zarr_manifest.manifest.references import (
     EMPTY,
@@ -21,6 +21,7 @@ from zarr_manifest.manifest.references import (
     Reference,
     References,
     Row,
+    path_table,
 )
 from zarr_manifest.manifest.text_columns import TextColumns, distinct_numbers
 
@@ -50,6 +51,8 @@ __all__ = [
     "entry_of",
     "interpret_keys",
     "interpret_manifest",
+    "join_references",
+    "path_table",
     "references_from_columns",
     "references_of",
 ]

@@ -5,7 +5,7 @@ In little more memory than the joined columns take themselves. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,11 @@ import numpy.typing as npt
 
 from zarr_manifest.manifest.chunk_numbers import ChunkNumbers
 from zarr_manifest.manifest.references import (
-    EMPTY,
-    INLINE,
     Columns,
     Extras,
     PathNumbers,
     References,
+    path_table,
 )
 
 # Number of rows looked at together.
@@ -83,11 +82,8 @@ class JoinedReferences:
         path_numbers = columns.path_numbers
         if len(path_numbers) < len(paths):  # a part of others, which share their paths
             path_numbers, paths = number_by_first_use(path_numbers, paths)
-        # Rows without a path have negative numbers, which index from the end.
-        own = [self._paths[path] for path in paths]
-        path_numbers = np.array([*own, EMPTY, INLINE], np.int32)[path_numbers]
-        extras = {row: extra for extra, rows in references.extras() for row in rows}
-        self.add(columns._replace(path_numbers=path_numbers), extras)
+        path_numbers = path_table([self._paths[path] for path in paths])[path_numbers]
+        self.add(columns._replace(path_numbers=path_numbers), references.extras_by_row())
 
     def _extended[T: np.generic](
         self, column: npt.NDArray[T], values: npt.NDArray[T]
@@ -154,6 +150,16 @@ class JoinedReferences:
         return column[: self._rows] if fits else column[: self._rows].copy()
 
 
+def join_references(parts: Iterable[References], grid_shape: tuple[int, ...]) -> References:
+    """Return references to different chunks of one grid together."""
+    joined = JoinedReferences()
+    for part in parts:
+        joined.add_references(part)
+    found = joined.references(grid_shape)
+    assert found is not None  # no two parts have the same chunk
+    return found
+
+
 def _are_consecutive(numbers: npt.NDArray[np.int64], first: int) -> bool:
     """Whether numbers are those from one on."""
     if not len(numbers):
@@ -170,7 +176,7 @@ def number_by_first_use(
 
     Examples
     --------
-    >>> number_by_first_use(np.array([2, 0, INLINE, 2], np.int32), ["a", "b", "c"])
+    >>> number_by_first_use(np.array([2, 0, -1, 2], np.int32), ["a", "b", "c"])
     (array([ 0,  1, -1,  0], dtype=int32), ('c', 'a'))
     """
     count = len(path_numbers)
@@ -187,10 +193,9 @@ def number_by_first_use(
     names = tuple([paths[number] for number in used])
     if used == list(range(len(used))):
         return path_numbers, names
-    # Rows without a path have negative numbers, which index from the end.
-    table = np.full(len(paths) + 2, EMPTY, np.int32)
-    table[INLINE] = INLINE
-    table[used] = np.arange(len(used))
+    numbers = np.zeros(len(paths), np.int32)
+    numbers[used] = np.arange(len(used))
+    table = path_table(numbers)
     renumbered = np.empty(count, np.int32)
     for start in starts:
         some = slice(start, start + _BATCH_SIZE)

@@ -144,6 +144,19 @@ class PathNumbers(dict[str, int]):
         return number
 
 
+def path_table(numbers: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """Return other numbers of paths, to be indexed by a column of path numbers.
+
+    Rows without a path have negative numbers, which index from the end, and keep them.
+
+    Examples
+    --------
+    >>> path_table([5, 3])[[1, INLINE, 0, EMPTY]]
+    array([ 3, -1,  5, -2], dtype=int32)
+    """
+    return np.append(numbers, (EMPTY, INLINE)).astype(np.int32)
+
+
 class References:
     """The chunk references of one array, or of one of its documents, in C order of the chunks.
 
@@ -256,6 +269,10 @@ class References:
         for own in rows.values():
             yield self._extras[own[0]], own
 
+    def extras_by_row(self) -> dict[int, Extras]:
+        """Return what only some rows have."""
+        return dict(self._extras)
+
     # Iterate -------------------------------------------------------------------
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Row]]:
@@ -347,8 +364,7 @@ class References:
             raise ValueError(f"got {len(table)} paths to replace {len(self.paths)}")
         column = self._path_numbers
         if table != list(range(len(table))):
-            # Rows without a path have negative numbers, which index from the end.
-            column = np.array([*table, EMPTY, INLINE], np.int32)[column]
+            column = path_table(table)[column]
         return self.replaced(path_numbers=column, paths=tuple(numbers))
 
     def replaced(

@@ -10,7 +10,7 @@ import numpy as np
 from zarr_manifest.format import join, number_chunks
 from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest
 from zarr_manifest.locations import Base, Location, StoreLocation, relative_reference
-from zarr_manifest.manifest import JoinedReferences, References
+from zarr_manifest.manifest import References, join_references
 from zarr_manifest.writing.array_writer import ArrayWriter, Form, checksums_to_keep
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import Edited, Index, WrittenChunk
@@ -103,17 +103,13 @@ class Rewriting:
         if self._is_moved:
             old = old.with_paths([path_of(array.base, place) for place in loaded.locations])
         indices = np.array(list(edited), np.int64).reshape(len(edited), array.ndim)
-        joined = JoinedReferences()
-        joined.add_references(old.without_chunks(number_chunks(indices, grid_shape)))
+        kept = old.without_chunks(number_chunks(indices, grid_shape))
         given = {
             index: self._entry(entry, array.base)
             for index, entry in edited.items()
             if entry is not None
         }
-        joined.add_references(interpret_entries(array, given))
-        references = joined.references(grid_shape)
-        assert references is not None  # those of edited chunks were taken out
-        return references
+        return join_references([kept, interpret_entries(array, given)], grid_shape)
 
     def _entry(self, entry: Mapping[str, Any] | WrittenChunk, base: Base) -> Mapping[str, Any]:
         if isinstance(entry, WrittenChunk):

@@ -27,7 +27,6 @@ from zarr_manifest.conversion.concatenation.placing import (
     chunks_of,
     documents_along,
     is_as_written,
-    joined,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest, parts_of
 from zarr_manifest.conversion.target import SourcePaths
@@ -45,7 +44,7 @@ from zarr_manifest.hierarchy import (
     nodes_of,
 )
 from zarr_manifest.locations import Base, UrlLocation, quote_path
-from zarr_manifest.manifest import References, references_of
+from zarr_manifest.manifest import References, join_references, references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import store_urls
 from zarr_manifest.writing import (
@@ -243,7 +242,7 @@ class Growing:
             parts = map(references_of, parts_of(manifest))
         writer = ArrayWriter(self.change.store, array.path, metadata, form, kept)
         if form.partition_shape is None:
-            found = joined(parts, writer.array.chunk_grid.counts)
+            found = join_references(parts, writer.array.chunk_grid.counts)
             writer.write(found)
             written = len(found)
         else:

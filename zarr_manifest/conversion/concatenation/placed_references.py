@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from zarr_manifest.format import grid_indices, number_chunks
-from zarr_manifest.manifest import INLINE, TO_THE_END, ChunkNumbers, Extras, References
+from zarr_manifest.manifest import INLINE, TO_THE_END, ChunkNumbers, Extras, References, path_table
 
 # Members of conditions that tell two states of an object apart, whatever its time.
 _STATES = ("etag", "version", "size")
@@ -174,8 +174,7 @@ def are_same(ours: References, theirs: References) -> bool:
     if not (one.lengths == other.lengths).all() or not _same_paths(ours, theirs):
         return False
     nothing = Extras()
-    mine = dict(ours.extras_of(range(len(ours))))
-    yours = dict(theirs.extras_of(range(len(theirs))))
+    mine, yours = ours.extras_by_row(), theirs.extras_by_row()
     return all(
         _agree(mine.get(row, nothing), yours.get(row, nothing)) for row in mine.keys() | yours
     )
@@ -184,8 +183,7 @@ def are_same(ours: References, theirs: References) -> bool:
 def _same_paths(ours: References, theirs: References) -> bool:
     known = {path: number for number, path in enumerate(ours.paths)}
     table = [known.get(path, len(known)) for path in theirs.paths]
-    # Rows without a path have negative numbers, which index from the end.
-    renumbered = np.array([*table, -2, -1], np.int64)[theirs.columns().path_numbers]
+    renumbered = path_table(table)[theirs.columns().path_numbers]
     return bool((renumbered == ours.columns().path_numbers).all())
 
 

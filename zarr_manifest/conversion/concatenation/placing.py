@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,9 @@ from zarr_manifest.conversion.values import brief
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import element_size, interpret_chunk_grid, strict
 from zarr_manifest.manifest import (
-    JoinedReferences,
     Manifest,
     References,
+    join_references,
     references_of,
 )
 from zarr_manifest.showing import counted
@@ -125,7 +125,7 @@ def whole(node: ArrayNode) -> References:
     if isinstance(node.manifest, Manifest):
         return references_of(node.manifest)
     grid_shape = tuple(len(chunks_of(node, axis)) for axis in range(len(chunk_shape(node))))
-    return joined(map(references_of, parts_of(node.manifest)), grid_shape)
+    return join_references(map(references_of, parts_of(node.manifest)), grid_shape)
 
 
 @dataclass(frozen=True)
@@ -174,20 +174,10 @@ class Joint:
         grid_shape = self.grid_shape
         if partition_shape is None:
             every = (each.parts(grid_shape, self.axis) for each in self.placements)
-            return Manifest(joined(itertools.chain.from_iterable(every), grid_shape))
+            return Manifest(join_references(itertools.chain.from_iterable(every), grid_shape))
         shape = tuple(partition_shape)
         parts = _JoinedParts(self.placements, grid_shape, self.axis, shape)
         return StreamedManifest(shape, parts)
-
-
-def joined(parts: Iterable[References], grid_shape: tuple[int, ...]) -> References:
-    """Return references to different chunks of one grid together."""
-    joined = JoinedReferences()
-    for part in parts:
-        joined.add_references(part)
-    found = joined.references(grid_shape)
-    assert found is not None  # no two inputs have the same chunk
-    return found
 
 
 @dataclass(frozen=True)
@@ -247,7 +237,7 @@ class _JoinedParts:
             is_shared = stop is not None and end > stop
             is_open = done is not None and (index[0] + 1) * self.shape[0] > done
             if not is_shared and not is_open:
-                yield Manifest(joined(waiting.pop(index), self.grid_shape))
+                yield Manifest(join_references(waiting.pop(index), self.grid_shape))
 
 
 # Whether they fit -------------------------------------------------------------------------

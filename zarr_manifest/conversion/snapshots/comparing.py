@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.format import compute_checksum, grid_indices, number_chunks
-from zarr_manifest.manifest import Extras, References, Row, canonical_keys
+from zarr_manifest.manifest import Extras, References, Row, canonical_keys, path_table
 
 type Verdict = Literal["equal", "different", "unknown"]
 
@@ -128,8 +128,7 @@ def _are_alike(
     ours, theirs = old.columns(rows), new.columns(now)
     known = {path: number for number, path in enumerate(old.paths)}
     table = [known.get(path, len(known)) for path in new.paths]
-    # Rows without a path have negative numbers, which index from the end.
-    renumbered = np.array([*table, -2, -1], np.int64)[theirs.path_numbers]
+    renumbered = path_table(table)[theirs.path_numbers]
     extras: dict[Extras, int] = {}
     same: npt.NDArray[np.bool_] = (
         (ours.offsets == theirs.offsets)

@@ -236,7 +236,7 @@ class Freezing:
 
     def _with_checksums(self, part: _Part, algorithm: str) -> References:
         table = part.table
-        extras = {row: extra for extra, rows in table.extras() for row in rows}
+        extras = table.extras_by_row()
         numbers = table.columns().path_numbers
         rows = [
             row
@@ -257,8 +257,7 @@ class Freezing:
         rows: list[int] = np.flatnonzero(columns.path_numbers >= 0).tolist()
         extras = {
             row: extra
-            for extra, own in table.extras()
-            for row in own
+            for row, extra in table.extras_by_row().items()
             if columns.path_numbers[row] == INLINE
         }
         offsets, lengths = np.zeros_like(columns.offsets), columns.lengths.copy()

@@ -213,8 +213,7 @@ class ExportedArray:
         return found.replaced(
             path_numbers=np.where(empty, np.int32(INLINE), columns.path_numbers),
             lengths=np.where(empty, len(data), columns.lengths),
-            extras={extra_row: extra for extra, own in found.extras() for extra_row in own}
-            | dict.fromkeys(rows, Extras(data)),
+            extras=found.extras_by_row() | dict.fromkeys(rows, Extras(data)),
         )
 
     def _count_dropped(self, extras: Extras, rows: int) -> None:

@@ -266,6 +266,5 @@ def with_versions(references: References, versions: Mapping[int, str]) -> Refere
     rows: list[int] = references.rows(np.array(list(versions), np.int64)).tolist()
     distinct = dict.fromkeys(versions.values())
     extras = {each: Extras(conditions=parse_conditions(None, None, each)) for each in distinct}
-    others = {row: extra for extra, own in references.extras() for row in own}
     own = {row: extras[each] for row, each in zip(rows, versions.values(), strict=True)}
-    return references.replaced(extras=others | own)
+    return references.replaced(extras=references.extras_by_row() | own)

@@ -34,7 +34,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     in_context,
 )
-from zarr_manifest.manifest import JoinedReferences, Manifest, References
+from zarr_manifest.manifest import Manifest, References, join_references
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
 
@@ -192,7 +192,7 @@ def whole_manifest(
     """
     batches = list(files.batches())
     relative = frozenset[str]().union(*(batch.relative for batch in batches))
-    return _joined(grid_shape, [batch.references for batch in batches]), relative
+    return Manifest(join_references((each.references for each in batches), grid_shape)), relative
 
 
 @dataclass(slots=True)
@@ -230,26 +230,17 @@ class RefsPartitions:
             for batch in self.files.batches():
                 for index, part in batch.references.blocks(self.partition_shape):
                     if index != owner and pending:
-                        yield _joined(self.grid_shape, pending)
+                        yield Manifest(join_references(pending, self.grid_shape))
                         pending = []
                     owner = index
                     pending.append(part)
             if pending:
-                yield _joined(self.grid_shape, pending)
+                yield Manifest(join_references(pending, self.grid_shape))
             self.was_read = True
 
     def first_relative(self) -> frozenset[str]:
         """Return the relative file paths among the first references."""
         return next((batch.relative for batch in self.files.batches()), frozenset[str]())
-
-
-def _joined(grid_shape: tuple[int, ...], parts: Sequence[References]) -> Manifest:
-    joined = JoinedReferences()
-    for part in parts:
-        joined.add_references(part)
-    references = joined.references(grid_shape)
-    assert references is not None  # each row of a file is another chunk
-    return Manifest(references)
 
 
 # Its nodes ---------------------------------------------------------------------------
