@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import Any, ClassVar
 
 from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
-from zarr_manifest.format import Limits
-from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
-from zarr_manifest.sources import Allow
+from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.stores import store_as_zarr_would
+
+# Of a ManifestStore, which says what they mean.
+_SETTINGS = ("allow", "base", "verify", "conditions", "limits")
 
 
 class ManifestBackendEntrypoint(BackendEntrypoint):
@@ -28,11 +28,7 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
     # By default xarray inspects the signature, and rejects **options there.
     open_dataset_parameters: ClassVar[Any] = (
         *inspect.signature(vars(ZarrBackendEntrypoint)["open_dataset"]).parameters,
-        "allow",
-        "base",
-        "verify",
-        "conditions",
-        "limits",
+        *_SETTINGS,
     )
     supports_groups = True
 
@@ -40,79 +36,29 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         """Whether this is a ManifestStore; paths and URLs belong to xarray's own engine."""
         return isinstance(filename_or_obj, ManifestStore)
 
-    def open_dataset(
-        self,
-        filename_or_obj: Any,
-        *,
-        allow: Allow = None,
-        base: str | Path | None = None,
-        verify: Verify | None = None,
-        conditions: ConditionCheck | None = None,
-        limits: Limits | None = None,
-        storage_options: dict[str, Any] | None = None,
-        drop_variables: Any = None,
-        **options: Any,
-    ) -> Dataset:
+    def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
         """Open one group of a hierarchy as a dataset."""
-        settings = _settings(allow, base, verify, conditions, limits)
-        store = _store(filename_or_obj, settings, storage_options)
-        options["drop_variables"] = drop_variables
-        dataset: Dataset = _zarr_engine().open_dataset(store, **options)
+        dataset: Dataset = _opened("open_dataset", filename_or_obj, options)
         return dataset
 
-    def open_datatree(
-        self,
-        filename_or_obj: Any,
-        *,
-        allow: Allow = None,
-        base: str | Path | None = None,
-        verify: Verify | None = None,
-        conditions: ConditionCheck | None = None,
-        limits: Limits | None = None,
-        storage_options: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> DataTree:
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
-        settings = _settings(allow, base, verify, conditions, limits)
-        store = _store(filename_or_obj, settings, storage_options)
-        tree: DataTree = _zarr_engine().open_datatree(store, **options)
+        tree: DataTree = _opened("open_datatree", filename_or_obj, options)
         return tree
 
-    def open_groups_as_dict(
-        self,
-        filename_or_obj: Any,
-        *,
-        allow: Allow = None,
-        base: str | Path | None = None,
-        verify: Verify | None = None,
-        conditions: ConditionCheck | None = None,
-        limits: Limits | None = None,
-        storage_options: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> dict[str, Dataset]:
+    def open_groups_as_dict(self, filename_or_obj: Any, **options: Any) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
-        settings = _settings(allow, base, verify, conditions, limits)
-        store = _store(filename_or_obj, settings, storage_options)
-        groups: dict[str, Dataset] = _zarr_engine().open_groups_as_dict(store, **options)
+        groups: dict[str, Dataset] = _opened("open_groups_as_dict", filename_or_obj, options)
         return groups
 
 
-def _zarr_engine() -> Any:
-    # Any: xarray's type hints do not allow stores here.
-    return ZarrBackendEntrypoint()
-
-
-def _settings(
-    allow: Allow,
-    base: str | Path | None,
-    verify: Verify | None,
-    conditions: ConditionCheck | None,
-    limits: Limits | None,
-) -> dict[str, Any]:
-    """Return the settings that were given."""
-    settings: dict[str, Any] = {"allow": allow, "base": base, "verify": verify, "limits": limits}
-    settings["conditions"] = conditions
-    return {name: value for name, value in settings.items() if value is not None}
+def _opened(method: str, location: Any, options: dict[str, Any]) -> Any:
+    """Return what a method of xarray's own engine opens of a ManifestStore."""
+    settings = {name: options.pop(name, None) for name in _SETTINGS}
+    given = {name: value for name, value in settings.items() if value is not None}
+    store = _store(location, given, options.pop("storage_options", None))
+    # Untyped: xarray's type hints do not allow stores here.
+    return getattr(ZarrBackendEntrypoint(), method)(store, **options)
 
 
 def _store(
