@@ -210,13 +210,23 @@ async def list_nodes(
     SourceAccessDeniedError
         There is no permission to list a directory.
     """
+    inside = inside_store(store, directories)
+    links: list[str] = []
     if can_list(store):
-        nodes, links = await _listed(store, below, deep, keep_bodies, directories, listing)
-        nodes = [*await _above(store, below, directories), *nodes]
+        if listing is None:
+            listing = await _listing(store, below, deep, directories)
+        if listing is None:
+            nodes = await _members(store, inside, below)
+        else:
+            nodes = await _listed(inside, listing, below, deep, keep_bodies)
+            links = await asyncio.to_thread(_directories, store, listing.links)
+        # Whose consolidated metadata may have nodes below.
+        above = [await _read_any(inside, path) for path in reversed([*ancestors(below)])]
+        nodes = [*(node for node in above if node is not None), *nodes]
         if not as_stored:
-            nodes = await _counting(store, nodes, keep_bodies, directories)
+            nodes = await _counting(inside, nodes, keep_bodies)
     else:
-        nodes, links = await _root(store, instead), []
+        nodes = await _root(inside, instead)
     found = _with_members(nodes)
     if not found and not below:
         raise no_hierarchy(store)
@@ -274,16 +284,15 @@ async def read_nodes(
     wanted = dict.fromkeys(paths)
     above = () if as_stored else (group for path in wanted for group in ancestors(path))
     every = wanted | dict.fromkeys(above)
-    calls = (functools.partial(_read_any, store, path, directories) for path in every)
+    inside = inside_store(store, directories)
+    calls = (functools.partial(_read_any, inside, path) for path in every)
     found = [node async for node in in_order(calls, _CONCURRENT_CALLS) if node is not None]
     if not as_stored:
-        found = await _counting(store, found, True, directories)
+        found = await _counting(inside, found, True)
     return {node.path: node for node in found if node.path in wanted}
 
 
-async def _counting(
-    store: Store, nodes: list[Node], keep_bodies: bool, directories: tuple[str, ...]
-) -> list[Node]:
+async def _counting(inside: Store, nodes: list[Node], keep_bodies: bool) -> list[Node]:
     """Return the nodes that count, given those that have documents of their own.
 
     Documents that may be behind are read again, after those of the groups that say so.
@@ -299,7 +308,7 @@ async def _counting(
             except ManifestError as error:
                 found[path] = replace(node, problem=error.in_context(array=path))
     named = [join(group, member) for group, change in changes.items() for member in change.pending]
-    calls = (functools.partial(_read, store, path, _V3, directories) for path in named)
+    calls = (functools.partial(_read, inside, path, _V3) for path in named)
     read = [own async for own in in_order(calls, _CONCURRENT_CALLS)]
     for path, own in zip(named, read, strict=True):
         if own is not None and own.body is None:
@@ -327,24 +336,19 @@ def _is_within(path: str, below: str, deep: bool) -> bool:
 # Finding nodes --------------------------------------------------------------------------
 
 
-async def _listed(
-    store: Store,
-    below: str,
-    deep: bool,
-    keep_bodies: bool,
-    directories: tuple[str, ...],
-    listing: Listing | None,
-) -> tuple[list[Node], list[str]]:
-    """Return the nodes, and the links to directories outside the hierarchy."""
+async def _listing(
+    store: Store, below: str, deep: bool, directories: tuple[str, ...]
+) -> Listing | None:
+    """Return the documents at and below a path; None for members of what is not a directory."""
+    if deep:
+        return await list_inside(store, f"{below}/" if below else "", directories)
     root = listed_directory(store)
-    if listing is not None:
-        pass
-    elif deep:
-        listing = await list_inside(store, f"{below}/" if below else "", directories)
-    elif root is not None:
-        listing = await list_members(root, below, directories)
-    else:
-        return await _members(store, below, directories), []
+    return None if root is None else await list_members(root, below, directories)
+
+
+async def _listed(
+    inside: Store, listing: Listing, below: str, deep: bool, keep_bodies: bool
+) -> list[Node]:
     found: dict[str, str] = {}
     for key in listing.keys:
         path, _, name = key.rpartition("/")
@@ -352,62 +356,52 @@ async def _listed(
             found[path] = min(name, found.get(path, name), key=_NAMES.index)
     links = dict.fromkeys(listing.nodes)
     calls = (
-        functools.partial(_read_listed, store, path, name, keep_bodies, directories)
+        functools.partial(_read_listed, inside, path, name, keep_bodies)
         for path, name in found.items()
         if path not in links
     )
     nodes = [node async for node in in_order(calls, _CONCURRENT_CALLS)]
-    elsewhere = (Node(path, problem=link_outside(path)) for path in links)
-    outside = await asyncio.to_thread(_directories, store, listing.links)
-    return [*nodes, *elsewhere], outside
+    return [*nodes, *(Node(path, problem=link_outside(path)) for path in links)]
 
 
-async def _members(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:
+async def _members(store: Store, inside: Store, below: str) -> list[Node]:
     """Return a node of a store that is not a directory, and its members."""
-    node = await _read_any(store, below, directories)
+    node = await _read_any(inside, below)
     if node is not None and node.kind == "array":
         return [node]
     names = [name for name in await list_names(store, below) if name not in _NAMES]
-    calls = (functools.partial(_read_any, store, join(below, name), directories) for name in names)
+    calls = (functools.partial(_read_any, inside, join(below, name)) for name in names)
     nodes = [node, *[member async for member in in_order(calls, _CONCURRENT_CALLS)]]
     return [node for node in nodes if node is not None]
 
 
-async def _read_listed(
-    store: Store, path: str, name: str, keep_body: bool, directories: tuple[str, ...]
-) -> Node:
-    node = await _read(store, path, name, directories)
-    node = node or await _read_any(store, path, directories)
+async def _read_listed(inside: Store, path: str, name: str, keep_body: bool) -> Node:
+    node = await _read(inside, path, name) or await _read_any(inside, path)
     if node is not None:
         return node if keep_body else replace(node, body=None)
     error = SourceNotFoundError(
         f"{name!r} is listed, but cannot be read",
         array=path,
-        location=f"{store_name(store)}/{join(path, name)}",
+        location=f"{store_name(inside)}/{join(path, name)}",
         remedy="If it is a symbolic link, make it lead to a file; otherwise, remove the node.",
     )
     return Node(path, name, problem=error)
 
 
 def _directories(store: Store, links: list[str]) -> list[str]:
+    """Return the links that lead to directories."""
     root = listed_directory(store)
     return [] if root is None else [key for key in links if Path(root, key).is_dir()]
 
 
-async def _above(store: Store, below: str, directories: tuple[str, ...]) -> list[Node]:
-    """Return the groups above a node, whose consolidated metadata may have nodes below it."""
-    nodes = [await _read_any(store, path, directories) for path in reversed([*ancestors(below)])]
-    return [node for node in nodes if node is not None]
-
-
-async def _root(store: Store, instead: str) -> list[Node]:
+async def _root(inside: Store, instead: str) -> list[Node]:
     """Return the root, whose consolidated metadata has the other nodes."""
-    root = await _read_any(store, "")
+    root = await _read_any(inside, "")
     if root is None:
         return []
     if root.kind == "group" and not root.metadata.get("consolidated_metadata"):
         raise not_listable(
-            store,
+            inside,
             "and the hierarchy has no consolidated metadata",
             remedy=Advice(
                 CONSOLIDATE,
@@ -418,18 +412,17 @@ async def _root(store: Store, instead: str) -> list[Node]:
     return [root]
 
 
-async def _read_any(store: Store, path: str, directories: tuple[str, ...] = ()) -> Node | None:
+async def _read_any(inside: Store, path: str) -> Node | None:
     """Return the node at a path, whatever its version; None if there is none."""
     for name in _NAMES:
-        node = await _read(store, path, name, directories)
+        node = await _read(inside, path, name)
         if node is not None:
             return node
     return None
 
 
-async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]) -> Node | None:
+async def _read(inside: Store, path: str, name: str) -> Node | None:
     try:
-        inside = inside_store(store, directories)
         found = await inside.get(join(path, name), default_buffer_prototype())
     except LocationNotAllowedError:
         return Node(path, name, problem=link_outside(path))
@@ -439,8 +432,7 @@ async def _read(store: Store, path: str, name: str, directories: tuple[str, ...]
         return None  # a link to itself
     if found is None:
         return None
-    body = found.to_bytes()
-    return _node_with(path, name, body)
+    return _node_with(path, name, found.to_bytes())
 
 
 def _node_with(path: str, name: str, body: bytes) -> Node:
