@@ -187,14 +187,16 @@ def test_the_checksum_is_that_of_all_bytes_however_they_were_read(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part_bytes", [2**16, 2**18, None])
-def test_a_document_is_read_once(part_bytes: int | None) -> None:
+def test_a_document_is_read_once(part_bytes: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if part_bytes is not None:
+        monkeypatch.setattr("zarr_manifest.manifest.decoding._PART_BYTES", part_bytes)
     entries = {str(i): {"path": "s3://b/f.nc", "offset": i, "length": 1} for i in range(20_000)}
     body = json.dumps(entries).encode()
     grid = Grid(1, (20_000,))
     plain, lazy = Lazy(body), Lazy(body)
-    strict(interpret_manifest(plain, grid, Limits(), part_bytes=part_bytes))
+    strict(interpret_manifest(plain, grid, Limits()))
     verified = VerifiedBody(lazy, document_checksum(body))
-    strict(interpret_manifest(verified, grid, Limits(), part_bytes=part_bytes))
+    strict(interpret_manifest(verified, grid, Limits()))
     assert lazy.count - plain.count < 100  # what is between two parts
     verified.verify()
     assert lazy.count - plain.count < 100  # nothing was left to be read

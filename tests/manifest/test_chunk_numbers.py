@@ -36,10 +36,12 @@ def test_every_row_is_in_the_block_of_its_chunk(
     expected: dict[tuple[int, ...], list[int]] = {}
     for row, number in enumerate(chosen):
         expected.setdefault(partitions.owner(grid_index(grid_shape, number)), []).append(row)
-    found = [
-        (index, np.arange(len(chosen))[rows].tolist())
-        for index, rows in rows_of_blocks(chunks, partitions, batch_size=at_once)
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zarr_manifest.manifest.chunk_numbers._BATCH_SIZE", at_once)
+        found = [
+            (index, np.arange(len(chosen))[rows].tolist())
+            for index, rows in rows_of_blocks(chunks, partitions)
+        ]
     assert found == sorted(expected.items())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -56,18 +58,23 @@ def parse_key(key: str) -> tuple[int, ...] | None:
     return (0, 1) if key == "c/0/1" else None
 
 
+@contextmanager
+def parts_of(part_bytes: int, whole_bytes: int = 2**24) -> Iterator[None]:
+    """Read documents in parts of a size, also small ones; never larger ones as a whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zarr_manifest.manifest.decoding._PART_BYTES", part_bytes)
+        patch.setattr("zarr_manifest.manifest.decoding._LEAST_BYTES", min(part_bytes + 1, 2**14))
+        patch.setattr("zarr_manifest.manifest.decoding._WHOLE_BYTES", whole_bytes)
+        yield
+
+
 def outcome(
     document: bytes, part_bytes: int, grid: Grid, limits: Limits, whole_bytes: int = 2**24
 ) -> Any:
     """The columns, as values that compare; or the error and what it says."""
     try:
-        return comparable(
-            strict(
-                interpret_manifest(
-                    document, grid, limits, part_bytes=part_bytes, whole_bytes=whole_bytes
-                )
-            )
-        )
+        with parts_of(part_bytes, whole_bytes):
+            return comparable(strict(interpret_manifest(document, grid, limits)))
     except zm.ManifestError as error:
         return type(error), error.chunk, str(error)
 
@@ -144,16 +151,10 @@ def test_memory_for_a_hostile_document(member: bytes, validating: bool) -> None:
     document = b"{" + b",".join(member % n for n in range(15_000)) + b"}"
     tracemalloc.start()
     try:
-        findings = interpret_manifest(
-            document,
-            Grid(1, (2**40,)),
-            Limits(),
-            resolve=str if validating else None,
-            part_bytes=2**12,
-            whole_bytes=2**13,
-        )
-        for _ in findings:
-            break
+        resolve = str if validating else None
+        with parts_of(2**12, 2**13):
+            for _ in interpret_manifest(document, Grid(1, (2**40,)), Limits(), resolve=resolve):
+                break
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -117,10 +118,19 @@ def at_once(document: bytes, grid: Grid, limits: Limits) -> Any:
     return comparable(references)
 
 
+@contextmanager
+def scanned_from(least_bytes: int) -> Iterator[None]:
+    """Read smaller documents entry by entry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zarr_manifest.manifest.decoding._LEAST_BYTES", least_bytes)
+        yield
+
+
 def one_by_one(document: bytes, grid: Grid, limits: Limits) -> Any:
     """What is read entry by entry, or the error."""
     try:
-        return comparable(strict(interpret_manifest(document, grid, limits, least_bytes=2**60)))
+        with scanned_from(2**60):
+            return comparable(strict(interpret_manifest(document, grid, limits)))
     except zm.ManifestError as error:
         return error
 
@@ -131,11 +141,11 @@ def refuse_some(path: str) -> None:
         raise InvalidPathError("it is not usable")
 
 
-def validated(document: bytes, grid: Grid, **options: Any) -> Any:
+def validated(document: bytes, grid: Grid, least_bytes: int) -> Any:
     """What validators find, with or without a scanner."""
-    found, problems = collect(
-        interpret_manifest(document, grid, Limits(), resolve=refuse_some, **options)
-    )
+    with scanned_from(least_bytes):
+        findings = interpret_manifest(document, grid, Limits(), resolve=refuse_some)
+        found, problems = collect(findings)
     return [] if found is None or problems else comparable(found), [*map(str, problems)]
 
 

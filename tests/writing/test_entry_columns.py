@@ -97,12 +97,19 @@ def as_document(pairs: Any) -> References:
     return private._interpret_as_document(ARRAY, private._pairs(pairs))
 
 
+def interpreted(entries: Any, at_once: int) -> References:
+    """The entries, so many of them together."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zarr_manifest.writing.given_entries._BATCH_SIZE", at_once)
+        return interpret_entries(ARRAY, entries)
+
+
 @given(GOOD, st.integers(1, 8))
 def test_the_same_manifest(pairs: list[tuple[Any, Any]], at_once: int) -> None:
     expected = as_document(pairs).dumps()
-    assert interpret_entries(ARRAY, iter(pairs), batch_size=at_once).dumps() == expected
+    assert interpreted(iter(pairs), at_once).dumps() == expected
     if all(isinstance(chunk, str) for chunk, _ in pairs):
-        assert interpret_entries(ARRAY, dict(pairs), batch_size=at_once).dumps() == expected
+        assert interpreted(dict(pairs), at_once).dumps() == expected
 
 
 @pytest.mark.slow
@@ -123,7 +130,7 @@ def test_the_same_errors(
     for pair in more:
         pairs.insert(data.draw(st.integers(0, len(pairs))), pair)
     expected = outcome(lambda: as_document(pairs))
-    found = outcome(lambda: interpret_entries(ARRAY, iter(pairs), batch_size=at_once))
+    found = outcome(lambda: interpreted(iter(pairs), at_once))
     chunks = [key(p[0]) for p in pairs if isinstance(p, tuple) and isinstance(p[0], str | tuple)]
     if len(more) == 1 and len(set(chunks)) == len(chunks):
         assert found == expected
@@ -134,7 +141,7 @@ def test_the_same_errors(
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_chunk_that_two_entries_name(at_once: int) -> None:
     with pytest.raises(ManifestError, match="two entries name this chunk") as caught:
-        interpret_entries(ARRAY, [((0, 1), {}), ((0, 1), {})], batch_size=at_once)
+        interpreted([((0, 1), {}), ((0, 1), {})], at_once)
     assert caught.value.chunk == "0.1"
 
 
@@ -146,7 +153,7 @@ def test_an_error_of_whoever_gives_entries(at: int) -> None:
         raise RuntimeError("lost")
 
     with pytest.raises(RuntimeError, match="lost"):
-        interpret_entries(ARRAY, pairs(), batch_size=4)
+        interpreted(pairs(), 4)
 
 
 def test_no_dimensions() -> None:

@@ -141,7 +141,7 @@ class ChunkNumbers:
 
 
 def rows_of_blocks(
-    chunks: ChunkNumbers, partitions: Partitions, *, batch_size: int = _BATCH_SIZE
+    chunks: ChunkNumbers, partitions: Partitions
 ) -> Iterator[tuple[tuple[int, ...], BlockRows]]:
     """Yield the grid index of every block that has rows, in C order, and these rows.
 
@@ -151,8 +151,6 @@ def rows_of_blocks(
         Of the rows.
     partitions : Partitions
         The blocks.
-    batch_size : int
-        Number of rows to process together.
 
     Examples
     --------
@@ -163,7 +161,7 @@ def rows_of_blocks(
     # Blocks side by side, in all of the grid but its first dimension, hold adjacent rows.
     side_by_side = math.prod((*partitions.shape[:1], *partitions.grid_shape[1:]))
     has_neighbours = math.prod(partitions.counts[1:]) > 1
-    some = batch_size if has_neighbours else 1
+    some = _BATCH_SIZE if has_neighbours else 1
     start = 0
     while start < len(chunks):
         chunk = chunks.number(min(start + some, len(chunks)) - 1)
@@ -171,30 +169,30 @@ def rows_of_blocks(
         end = min((chunk // side_by_side + 1) * side_by_side, 2**62) - 1
         stop = chunks.rows_through(end)
         if has_neighbours:
-            yield from _window(chunks, start, stop, partitions, batch_size)
+            yield from _window(chunks, start, stop, partitions)
         else:
             yield grid_index(partitions.counts, chunk // side_by_side), slice(start, stop)
         start = stop
 
 
 def _window(
-    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions, batch_size: int
+    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions
 ) -> Iterator[tuple[tuple[int, ...], BlockRows]]:
     """Yield the blocks of rows that share them with no others."""
     counts = partitions.counts
-    first, owners = _owners(chunks, start, stop, partitions, batch_size)
+    first, owners = _owners(chunks, start, stop, partitions)
     if (owners[1:] >= owners[:-1]).all():
         starts = np.flatnonzero(owners[1:] != owners[:-1]) + 1
         for begin, end in itertools.pairwise([0, *starts.tolist(), stop - start]):
             yield grid_index(counts, first + int(owners[begin])), slice(start + begin, start + end)
         return
-    order, edges, used = _sorted(owners, batch_size)
+    order, edges, used = _sorted(owners)
     for owner, (begin, end) in zip(used, itertools.pairwise(edges), strict=True):
         yield grid_index(counts, first + owner), order[begin:end] + np.int64(start)
 
 
 def _owners(
-    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions, batch_size: int
+    chunks: ChunkNumbers, start: int, stop: int, partitions: Partitions
 ) -> tuple[int, _Owners]:
     """Return the number of a block, and that of each row's block, counted from there."""
     counts = partitions.counts
@@ -205,24 +203,22 @@ def _owners(
     most = (int(slabs[1]) + 1) * in_slab - first
     owners = np.empty(stop - start, np.min_scalar_type(most))
     shape = np.array(partitions.shape, np.int64)
-    for begin in range(start, stop, batch_size):
-        end = min(begin + batch_size, stop)
+    for begin in range(start, stop, _BATCH_SIZE):
+        end = min(begin + _BATCH_SIZE, stop)
         numbers = chunks.numbers(slice(begin, end))
         blocks = grid_indices(partitions.grid_shape, numbers) // shape
         owners[begin - start : end - start] = number_chunks(blocks, counts) - first
     return first, owners
 
 
-def _sorted(
-    owners: _Owners, batch_size: int
-) -> tuple[npt.NDArray[np.unsignedinteger], list[int], list[int]]:
+def _sorted(owners: _Owners) -> tuple[npt.NDArray[np.unsignedinteger], list[int], list[int]]:
     """Return the rows by owner, where those of each owner begin, and the owners."""
     used, sizes = np.unique(owners, return_counts=True)
     edges = np.cumsum([0, *sizes.tolist()])
     filled = edges[:-1].copy()
     order = np.empty(len(owners), np.min_scalar_type(len(owners)))
-    for begin in range(0, len(owners), batch_size):
-        own = np.searchsorted(used, owners[begin : begin + batch_size])
+    for begin in range(0, len(owners), _BATCH_SIZE):
+        own = np.searchsorted(used, owners[begin : begin + _BATCH_SIZE])
         rows = np.argsort(own, kind="stable")
         own = own[rows]
         starts = np.flatnonzero(np.diff(own, prepend=-1))

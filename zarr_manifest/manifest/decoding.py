@@ -79,9 +79,6 @@ def interpret_manifest(
     limits: Limits,
     *,
     resolve: Resolve | None = None,
-    part_bytes: int | None = None,
-    whole_bytes: int = _WHOLE_BYTES,
-    least_bytes: int = _LEAST_BYTES,
 ) -> Findings[References]:
     """Yield the problems of a manifest document, and return its valid references.
 
@@ -97,24 +94,19 @@ def interpret_manifest(
         Given by validators, which report more than readers: duplicate members, keys outside the
         grid, and whatever is wrong with any member, be it that of a chunk or not. Problems of
         paths are reported only here.
-    part_bytes : int, optional
-        Documents larger than this are read in parts of this size.
-    whole_bytes : int
-        Documents larger than this are read in parts even if they are invalid.
-    least_bytes : int
-        Smaller documents are decoded entry by entry, unless they are read in parts.
     """
-    if part_bytes is None:
-        part_bytes = _PART_BYTES if len(document) < _LARGE_BYTES else _LARGE_PART_BYTES
-    is_large = len(document) >= least_bytes or len(document) > part_bytes
-    if is_large and len(document) <= limits.manifest_bytes:
-        found = _read_valid(document, grid, limits, part_bytes, whole_bytes, resolve)
+    if _LEAST_BYTES <= len(document) <= limits.manifest_bytes:
+        found = _read_valid(document, grid, limits, resolve)
         if found is not None:
             return found
     document = bytes(document)
-    if whole_bytes < len(document) <= limits.manifest_bytes:
-        return (yield from _interpret_parts(document, grid, limits, part_bytes, resolve))
+    if _WHOLE_BYTES < len(document) <= limits.manifest_bytes:
+        return (yield from _interpret_parts(document, grid, limits, resolve))
     return (yield from _interpret_whole(document, grid, limits, resolve))
+
+
+def _part_bytes(document: Body) -> int:
+    return _PART_BYTES if len(document) < _LARGE_BYTES else _LARGE_PART_BYTES
 
 
 def _interpret_whole(
@@ -217,12 +209,7 @@ def _interpret_paths(entries: Mapping[str, Entry], resolve: Resolve) -> Findings
 
 
 def _read_valid(
-    document: Body,
-    grid: Grid,
-    limits: Limits,
-    part_bytes: int,
-    whole_bytes: int,
-    resolve: Resolve | None,
+    document: Body, grid: Grid, limits: Limits, resolve: Resolve | None
 ) -> References | None:
     """Return the references of a valid document; None if it may have problems.
 
@@ -233,12 +220,12 @@ def _read_valid(
     reader = _EntryReader(grid)
     scanner, joined = reader.scanner(limits), reader.joined
     count = inline_bytes = read_bytes = 0
-    for part in split_document(document, part_bytes):
+    for part in split_document(document, _part_bytes(document)):
         rows = scanner.scan(part)
         if rows is not None:
             joined.add(*rows)
             count += len(rows[0].numbers)
-        elif resolve is not None or len(part) > whole_bytes:
+        elif resolve is not None or len(part) > _WHOLE_BYTES:
             return None
         else:
             read = bytes(part)
@@ -268,7 +255,7 @@ def _read_valid(
 
 
 def _interpret_parts(
-    document: bytes, grid: Grid, limits: Limits, part_bytes: int, resolve: Resolve | None
+    document: bytes, grid: Grid, limits: Limits, resolve: Resolve | None
 ) -> Findings[References]:
     """Yield the problems of a large document, in bounded memory, and return its references."""
     nothing = _interpret_whole(b"{}", grid, limits)
@@ -277,10 +264,10 @@ def _interpret_parts(
         yield problem
         return (yield from nothing)
     if grid.shape is None:
-        grid = msgspec.structs.replace(grid, shape=_inferred_shape(document, grid, part_bytes))
+        grid = msgspec.structs.replace(grid, shape=_inferred_shape(document, grid))
     lines, reader = Lines(document), _EntryReader(grid)
     count = inline_bytes = 0
-    for part in split_members(document, part_bytes):
+    for part in split_members(document, _part_bytes(document)):
         members = Members(part.document, lines, part.start)
         refused: list[str] = []
         findings = interpret_document(
@@ -300,10 +287,10 @@ def _interpret_parts(
     return found
 
 
-def _inferred_shape(document: bytes, grid: Grid, part_bytes: int) -> tuple[int, ...]:
+def _inferred_shape(document: bytes, grid: Grid) -> tuple[int, ...]:
     """Return the shape of a grid that is just large enough for the keys."""
     shape = (1,) * grid.ndim
-    for part in split_members(document, part_bytes):
+    for part in split_members(document, _part_bytes(document)):
         rows, _ = collect(interpret_keys(list(Members(part.document).raw), grid))
         shape = tuple(map(max, shape, rows.grid_shape))
     return shape

@@ -38,29 +38,17 @@ _WIDEST = 512
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def encode_references(
-    references: References, *, batch_size: int = _BATCH_SIZE, few: int = _FEW
-) -> bytes:
-    """Encode references as a manifest document, one entry per line.
-
-    Parameters
-    ----------
-    references : References
-        The references.
-    batch_size : int
-        Number of rows encoded at a time.
-    few : int
-        Up to so many rows are encoded one by one.
-    """
+def encode_references(references: References) -> bytes:
+    """Encode references as a manifest document, one entry per line."""
     count = len(references)
     if not count:
         return b"{}\n"
-    if count <= few:
+    if count <= _FEW:
         return _one_by_one(references)
     document = BytesIO(b"{\n")
     document.seek(0, SEEK_END)
-    for start in range(0, count, batch_size):
-        columns = references.columns(slice(start, min(start + batch_size, count)))
+    for start in range(0, count, _BATCH_SIZE):
+        columns = references.columns(slice(start, min(start + _BATCH_SIZE, count)))
         lines = TextColumns(len(columns.numbers))
         _add_keys(lines, grid_indices(references.grid_shape, columns.numbers))
         lines.constant(b'":{')

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # `python -m benchmarks gaps` shows the effect of other values.
 DEFAULT_MAX_GAP = 512 * 1024
-DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
+_MAX_REQUEST = 16 * 1024 * 1024
 
 # Disks have no round trips to save: larger merged reads only lose parallelism.
 _MAX_GAP_ON_DISK = 64 * 1024
@@ -72,8 +72,6 @@ class Sources:
         The URL of the hierarchy's root, if it has one.
     max_gap : int
         Number of bytes that may be read and discarded to save a request.
-    max_request : int
-        Largest size of a merged request, in bytes.
     """
 
     def __init__(
@@ -84,7 +82,6 @@ class Sources:
         directory: str | None = None,
         root: UrlLocation | None = None,
         max_gap: int = DEFAULT_MAX_GAP,
-        max_request: int = DEFAULT_MAX_REQUEST,
     ) -> None:
         self._allow = allow
         self._allow_list = AllowList(allow)
@@ -95,7 +92,6 @@ class Sources:
         self.other_schemes = self._allow_list.other_schemes
         self.root = root
         self._max_gap = max_gap
-        self._max_request = max_request
         self._readers: dict[tuple[str, str], _StoreReader] = {}
         self._targets: dict[UrlLocation, tuple[ObjectReader, str]] = {}
 
@@ -155,7 +151,7 @@ class Sources:
         """Merge ranges of one object into few requests; see :func:`plan_requests`."""
         if self._max_gap < 0 or len(ranges) == 1:
             return [PlannedRequest(*span, (i,)) for i, span in enumerate(ranges)]
-        max_gap, max_size = self._max_gap, self._max_request
+        max_gap, max_size = self._max_gap, _MAX_REQUEST
         if self.is_on_disk(location):
             max_gap = min(max_gap, _MAX_GAP_ON_DISK)
             max_size = min(max_size, _MAX_REQUEST_ON_DISK)

@@ -63,9 +63,7 @@ _UNLIMITED = Limits(*[2**62] * len(Limits.__struct_fields__))
 _MEMBERS = frozenset(Entry.__struct_fields__)
 
 
-def interpret_entries(
-    array: DeclaredArray, entries: Entries, *, batch_size: int = _BATCH_SIZE
-) -> References:
+def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
     """Return entries as a manifest of the array.
 
     Raises
@@ -82,7 +80,7 @@ def interpret_entries(
             return references
         return _interpret_document(array, entries.dumps())
     columns, pairs = EntryColumns(array.chunk_grid.counts), _pairs(entries)
-    while batch := list(itertools.islice(pairs, batch_size)):
+    while batch := list(itertools.islice(pairs, _BATCH_SIZE)):
         if columns.take(batch):
             continue
         usual = [pair for pair in batch if columns.may_take(pair[1])]

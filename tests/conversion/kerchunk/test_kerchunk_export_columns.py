@@ -82,7 +82,9 @@ def test_members_are_those_of_a_json_encoder(
         data={n: data.draw(inline) for n, url in zip(numbers, which, strict=True) if url < 0},
     )
     below = data.draw(st.sampled_from(["", "a/", 'g"/ü/', "\0/"]))
-    written = members_of(references, below, batch_size=at_once)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zarr_manifest.conversion.kerchunk.export.json_sets._BATCH_SIZE", at_once)
+        written = [*members_of(references, below)]
     assert b", ".join(written).decode("ascii") == one_by_one(references, below)
 
 

@@ -155,9 +155,7 @@ def member(key: str, value: object) -> bytes:
     return f"{json.dumps(key)}: {json.dumps(value)}".encode()
 
 
-def members_of(
-    references: References, below: str, *, batch_size: int = _BATCH_SIZE
-) -> Iterator[bytes | memoryview]:
+def members_of(references: References, below: str) -> Iterator[bytes | memoryview]:
     """Yield references, so many at a time, with what belongs between them.
 
     Parameters
@@ -166,8 +164,6 @@ def members_of(
         With URLs as paths.
     below : str
         What their keys begin with.
-    batch_size : int
-        Number of references to write at a time.
 
     Examples
     --------
@@ -181,8 +177,8 @@ def members_of(
     """
     urls = _in_json(references.paths)
     key = json.dumps(below).encode()[:-1]
-    for start in range(0, len(references), batch_size):
-        rows = range(start, min(start + batch_size, len(references)))
+    for start in range(0, len(references), _BATCH_SIZE):
+        rows = range(start, min(start + _BATCH_SIZE, len(references)))
         columns = references.columns(slice(rows.start, rows.stop))
         indices = grid_indices(references.grid_shape, columns.numbers)
         yield _in_columns(columns, key, urls, indices) or _one_by_one(
