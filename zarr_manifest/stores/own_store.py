@@ -49,7 +49,8 @@ class OwnStore(StoreOnStore):
         """Return the error to raise instead of one of the store; None to raise that."""
         return None
 
-    async def _answer[T](self, answer: Awaitable[T], key: str) -> T:
+    async def answer[T](self, answer: Awaitable[T], key: str) -> T:
+        """Return what the store answers, or raise the error that takes the place of its own."""
         try:
             return await answer
         except Exception as error:
@@ -58,7 +59,8 @@ class OwnStore(StoreOnStore):
                 raise
         raise failure  # Outside of ``except``: no error has the store's text as its context.
 
-    async def _each[T](self, answers: AsyncIterator[T], key: str) -> AsyncGenerator[T]:
+    async def each[T](self, answers: AsyncIterator[T], key: str) -> AsyncGenerator[T]:
+        """Yield what the store answers, as :meth:`answer` does."""
         try:
             async for answer in answers:
                 yield answer
@@ -85,7 +87,7 @@ class OwnStore(StoreOnStore):
     ) -> Buffer | None:
         """Return the value of a key, or part of it."""
         prototype = default_buffer_prototype() if prototype is None else prototype
-        return await self._answer(self._store.get(self._name(key), prototype, byte_range), key)
+        return await self.answer(self._store.get(self._name(key), prototype, byte_range), key)
 
     def get_sync(
         self,
@@ -102,29 +104,29 @@ class OwnStore(StoreOnStore):
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value."""
-        return await self._answer(self._store.exists(self._name(key)), key)
+        return await self.answer(self._store.exists(self._name(key)), key)
 
     async def getsize(self, key: str) -> int:
         """Return the size of a value, in bytes."""
-        return await self._answer(self._store.getsize(self._name(key)), key)
+        return await self.answer(self._store.getsize(self._name(key)), key)
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the size of all values below a prefix, in bytes."""
-        return await self._answer(self._store.getsize_prefix(self._name(prefix)), prefix)
+        return await self.answer(self._store.getsize_prefix(self._name(prefix)), prefix)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys below a prefix."""
-        return self._each(self._store.list_prefix(self._name(prefix)), prefix)
+        return self.each(self._store.list_prefix(self._name(prefix)), prefix)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
-        return self._each(self._store.list_dir(self._name(prefix)), prefix)
+        return self.each(self._store.list_dir(self._name(prefix)), prefix)
 
     # Changing ----------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write the value of a key."""
-        await self._answer(self._store.set(self._own_name(key), value), key)
+        await self.answer(self._store.set(self._own_name(key), value), key)
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Write the value of a key, without an event loop."""
@@ -132,11 +134,11 @@ class OwnStore(StoreOnStore):
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write the value of a key unless it has one."""
-        await self._answer(self._store.set_if_not_exists(self._own_name(key), value), key)
+        await self.answer(self._store.set_if_not_exists(self._own_name(key), value), key)
 
     async def delete(self, key: str) -> None:
         """Remove the value of a key."""
-        await self._answer(self._store.delete(self._own_name(key)), key)
+        await self.answer(self._store.delete(self._own_name(key)), key)
 
     def delete_sync(self, key: str) -> None:
         """Remove the value of a key, without an event loop."""
@@ -144,7 +146,7 @@ class OwnStore(StoreOnStore):
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove all keys below a prefix."""
-        await self._answer(self._store.delete_dir(self._own_name(prefix)), prefix)
+        await self.answer(self._store.delete_dir(self._own_name(prefix)), prefix)
 
 
 def translated(store: Store) -> Store:
@@ -178,7 +180,7 @@ class TranslatedStore(OwnStore):
         if key != _ROOT or byte_range is not None or type(self._store) is not ObjectStore:
             return await super().get(key, prototype, byte_range)
         prototype = default_buffer_prototype() if prototype is None else prototype
-        return await self._answer(self._root(prototype), key)
+        return await self.answer(self._root(prototype), key)
 
     async def _root(self, prototype: BufferPrototype) -> Buffer | None:
         from zarr_manifest.sources import known_cause

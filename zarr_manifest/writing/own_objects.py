@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 from msgspec import Struct
@@ -22,12 +22,10 @@ from zarr.storage import ObjectStore
 
 from zarr_manifest.sources import OwnFiles
 from zarr_manifest.stores import (
+    TranslatedStore,
     inside_store,
     list_own,
     listed_directory,
-    store_errors,
-    store_failure,
-    store_name,
 )
 
 # Directories that may not be listed are refused by the walk over the nodes.
@@ -193,18 +191,17 @@ class _StoredObjects(OwnObjects):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._inside = inside_store(store)
+        self._translated = TranslatedStore(store)
         self._objects: Any = cast("Any", store).store
 
     async def listed(self) -> AsyncIterator[OwnObject]:
         pages: AsyncIterator[list[Any]] = aiter(self._objects.list(chunk_size=1000))
-        nothing: list[Any] = []
-        while page := await self._answer(anext(pages, nothing)):
+        async for page in self._translated.each(pages, ""):
             for each in page:
                 yield OwnObject(each["path"], each["last_modified"].timestamp())
 
     async def read(self, key: str, most: int) -> Content | None:
-        return await self._answer(self._read(key, most), key)
+        return await self._translated.answer(self._read(key, most), key)
 
     async def _read(self, key: str, most: int) -> Content | None:
         try:
@@ -218,16 +215,8 @@ class _StoredObjects(OwnObjects):
 
     async def remove(self, key: str, content: Content) -> bool:
         # There is no condition for this: the caller has just read it.
-        await self._inside.delete(key)
+        await self._translated.delete(key)
         return True
-
-    async def _answer[T](self, answer: Awaitable[T], key: str = "") -> T:
-        try:
-            return await answer
-        except store_errors() as error:
-            location = store_name(self._store) + (f"/{key}" if key else "")
-            failure = store_failure(error).in_context(location=location)
-        raise failure  # outside of ``except``: no error has the store's text as its context
 
 
 class _StoreValues(OwnObjects):
