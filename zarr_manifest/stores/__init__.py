@@ -1,7 +1,7 @@
 """A hierarchy's own store: opened, located and listed, and kept within its place."""
 
 from zarr_manifest.stores.byte_requests import requested_range, slice_of
-from zarr_manifest.stores.checked_store import inside_store, list_own
+from zarr_manifest.stores.checked_store import entries_below, inside_store, list_own
 from zarr_manifest.stores.opening import base_directory, open_hierarchy, store_as_zarr_would
 from zarr_manifest.stores.own_store import OwnStore, TranslatedStore
 from zarr_manifest.stores.places import (
@@ -42,6 +42,7 @@ __all__ = [
     "base_directory",
     "can_list",
     "directory_of",
+    "entries_below",
     "hierarchy_reader",
     "hierarchy_sources",
     "hierarchy_url",

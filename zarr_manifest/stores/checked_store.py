@@ -316,18 +316,24 @@ def files_below(root: str, prefix: str) -> Iterator[ListedFile]:
     >>> [(file.key, file.size) for file in files_below(root, "")]
     [('f', 2)]
     """
+    for key, entry in entries_below(root, prefix):
+        if entry.is_file(follow_symlinks=False):
+            yield ListedFile(key, False, entry)
+        elif entry.is_symlink() and Path(entry.path).is_file():
+            yield ListedFile(key, True, entry)
+
+
+def entries_below(root: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield all but directories, with their keys, as :func:`files_below` finds files."""
     pending = [prefix]
     while pending:
         directory = pending.pop()
         below = f"{directory}/" if directory else ""
         for entry in _entries(str(Path(root, directory))):
-            key = below + entry.name
             if entry.is_dir(follow_symlinks=False):
-                pending.append(key)
-            elif entry.is_file(follow_symlinks=False):
-                yield ListedFile(key, False, entry)
-            elif entry.is_symlink() and Path(entry.path).is_file():
-                yield ListedFile(key, True, entry)
+                pending.append(below + entry.name)
+            else:
+                yield below + entry.name, entry
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:

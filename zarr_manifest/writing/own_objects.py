@@ -23,13 +23,11 @@ from zarr.storage import ObjectStore
 from zarr_manifest.sources import OwnFiles
 from zarr_manifest.stores import (
     TranslatedStore,
+    entries_below,
     inside_store,
     list_own,
     listed_directory,
 )
-
-# Directories that may not be listed are refused by the walk over the nodes.
-_NOT_LISTED = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 # How much of an object is read at a time, in bytes.
 _PIECE = 2**20
@@ -140,18 +138,13 @@ class _Files(OwnObjects):
                 yield file
 
     def _below(self, root: str) -> Iterator[OwnObject]:
-        pending = [""]
-        while pending:
-            directory = pending.pop()
-            with contextlib.suppress(*_NOT_LISTED), os.scandir(f"{root}/{directory}") as entries:
-                for entry in entries:
-                    key = directory + entry.name
-                    if entry.is_symlink():
-                        self._note(os.path.realpath(entry.path), root)
-                    elif entry.is_dir(follow_symlinks=False):
-                        pending.append(f"{key}/")
-                    elif entry.is_file(follow_symlinks=False):
-                        yield OwnObject(key, _time_of(entry.stat(follow_symlinks=False)))
+        # Directories that may not be listed are refused by the walk over the nodes.
+        for key, entry in entries_below(root, ""):
+            if entry.is_symlink():
+                self._note(os.path.realpath(entry.path), root)
+            elif entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):  # it has just been removed
+                    yield OwnObject(key, _time_of(entry.stat(follow_symlinks=False)))
 
     def _note(self, target: str, root: str) -> None:
         if f"{target}/".startswith(f"{root.rstrip('/')}/"):
