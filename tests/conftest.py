@@ -17,6 +17,7 @@ from tests.forked import Forked
 from tests.hierarchies import Values, write_hierarchy
 from tests.interrupted_stores import stop_interrupting
 from tests.properties import THOROUGH
+from zarr_manifest.sources import momentary_files
 
 # Of zarr.
 PIPELINES = ["BatchedCodecPipeline"]
@@ -74,6 +75,12 @@ def values(root: Path, written: tuple[Path, Values]) -> Values:
 def store(root: Path, values: Values) -> zm.ManifestStore:
     """A reader of the hierarchy with every kind of node."""
     return zm.ManifestStore(root, read_only=True)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers wait 50 ms for the lock of another one, instead of five seconds."""
+    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.05)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

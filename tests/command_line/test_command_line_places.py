@@ -18,7 +18,7 @@ from tests.command_line.commands import run, write_by_hand
 from tests.forked import COMMAND_LINE, Forked
 from tests.servers.http_files import FileServer
 from zarr_manifest import conversion
-from zarr_manifest.sources import OwnFiles, momentary_files
+from zarr_manifest.sources import OwnFiles
 
 # Servers that cannot list ------------------------------------------------------------
 
@@ -324,9 +324,9 @@ def test_remedies_name_options(inputs: Path) -> None:
         conversion.write_hierarchy("data.zarr", [])
 
 
-def test_the_remedy_of_a_conflict_is_its_own(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_the_remedy_of_a_conflict_is_its_own(inputs: Path) -> None:
     """A lock that another writer holds is not put right by overwriting."""
-    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.1)
     with OwnFiles(str(inputs / "data.zarr")).locked("zarr.json"):
         done = run("import", "kerchunk", "references.json", "data.zarr", "--overwrite")
     assert done.status == 3

@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given
-from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
-from tests.properties import examples
 from zarr_manifest import Manifest, write_manifest
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
-from zarr_manifest.errors import ManifestError
 from zarr_manifest.manifest import NumberedPaths
-from zarr_manifest.writing.threads import Call, in_threads
 
 PARTITIONS, ROWS = 20, 10_000
 GRID = (PARTITIONS * 100, 100)
@@ -120,48 +115,10 @@ def test_calls_for_each_reference(
     assert calls < PARTITIONS * ROWS / 4
 
 
-# Threads ------------------------------------------------------------------------------
-
-
-@examples(0.2)
-@given(st.lists(st.integers(0, 40_000), max_size=30))
-def test_results_in_order_of_few_calls_under_way(weights: list[int]) -> None:
-    under_way: set[int] = set()
-    most: list[tuple[int, int]] = []
-    lock = threading.Lock()
-
-    def make(number: int) -> int:
-        with lock:
-            under_way.add(number)
-            most.append((len(under_way), sum(weights[n] for n in under_way)))
-        time.sleep(0.0005)
-        with lock:
-            under_way.remove(number)
-        return number
-
-    calls = (Call(weight, lambda n=n: make(n)) for n, weight in enumerate(weights))
-    assert list(in_threads(calls)) == list(range(len(weights)))
-    assert all(number <= 4 or (number <= 16 and load <= 2**15) for number, load in most)
-
-
-def test_the_first_error_is_raised_when_nothing_is_under_way() -> None:
-    made: list[int] = []
-
-    def make(number: int) -> None:
-        time.sleep(0.001)
-        made.append(number)
-        if number in (3, 5):
-            raise ManifestError(f"number {number}")
-
-    with pytest.raises(ManifestError, match="number 3"):
-        list(in_threads(Call(1, lambda n=n: make(n)) for n in range(1000)))
-    before = len(made)
-    time.sleep(0.01)
-    assert len(made) == before < 100
-
-
 @pytest.mark.slow
 def test_an_error_of_the_store_changes_no_metadata() -> None:
+    """It is raised when nothing is under way."""
+
     class Full(MemoryStore):
         async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
             if "/7.0-" in key:
@@ -175,6 +132,8 @@ def test_an_error_of_the_store_changes_no_metadata() -> None:
     with pytest.raises(OSError, match="no space left"):
         write_manifest(store, "a", manifest, partition_shape=(100, 100))
     written = {key for key in store._store_dict if key not in before}
+    time.sleep(0.05)
+    assert {*store._store_dict} == written | {*before}
     assert {key: store._store_dict[key] for key in before} == before
     assert 0 < len(written) < PARTITIONS
     assert all(key.startswith("a/manifest/") for key in written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -35,8 +36,8 @@ from zarr_manifest.errors import (
     WriteConflictError,
 )
 from zarr_manifest.format import DocumentCodec, complete_codec, encode_body
-from zarr_manifest.writing import cleaning
-from zarr_manifest.writing.own_objects import own_objects
+from zarr_manifest.sources import Directory, OwnFiles
+from zarr_manifest.writing import CleaningReport
 
 if TYPE_CHECKING:
     from tests.servers.s3 import S3Server
@@ -77,7 +78,7 @@ def test_by_default_what_is_younger_than_a_week_stays(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files_below(root)
-    assert zm.clean(root) == cleaning.CleaningReport(young=2)
+    assert zm.clean(root) == CleaningReport(young=2)
     assert files_below(root) == before
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 7 * 86400 - 60)
@@ -229,19 +230,18 @@ def test_an_object_that_is_written_again_meanwhile_stays(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever that happens: before it is read, or before it is removed."""
-    files = type(own_objects(LocalStore(root)))
     key = UNUSED[0]
-    for method in ("read", "remove"):
-        inner = getattr(files, method)
+    for method in ("opened", "remove_unchanged"):
+        inner = getattr(OwnFiles, method)
 
-        async def written_before(self: Any, name: str, argument: Any, inner: Any = inner) -> Any:
+        def written_before(self: Any, name: str, *more: Any, inner: Any = inner) -> Any:
             if name == key:
                 time.sleep(0.02)
                 put(root, key, b"{}")
-            return await inner(self, name, argument)
+            return inner(self, name, *more)
 
         with monkeypatch.context() as patched:
-            patched.setattr(files, method, written_before)
+            patched.setattr(OwnFiles, method, written_before)
             report = zm.clean(root, older_than=0)
         assert key not in unused(report)
         assert report.young == 1
@@ -250,48 +250,61 @@ def test_an_object_that_is_written_again_meanwhile_stays(
 
 
 @pytest.mark.parametrize(
-    ("kind", "when"),
+    ("where", "first"),
     [
-        *(("directory", when) for when in ("listed", "list_nodes", "read", "remove")),
+        (os, "scandir"),
+        (Directory, "open"),  # of metadata
+        (OwnFiles, "opened"),  # of what may be unused
+        (OwnFiles, "remove_unchanged"),
+        (obstore.store.MemoryStore, "list"),
+        (ObjectStore, "get"),
         # In a bucket, a moment remains: between reading an object and removing it.
-        *(("obstore", when) for when in ("listed", "list_nodes", "read")),
+        (obstore.store.MemoryStore, "get_async"),
     ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_a_writer_that_uses_a_document_again_meanwhile_is_safe(
-    kind: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: Any, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = LocalStore(tmp_path)
-    if kind == "obstore":
+    if where in (obstore.store.MemoryStore, ObjectStore):
         store = ObjectStore(obstore.store.MemoryStore())
     zarr.create_group(store)
     other = {"0": {"data": b"xy"}, "1": {"data": b"yx"}}
     zm.create_array(store, "a", ENTRIES, **CREATION, inline=False)
     zm.write_manifest(store, "a", other, inline=False)
     (key,) = cleaned(store, dry_run=True)
-    has_written = False
+    has_begun = False
 
     def write() -> None:
-        nonlocal has_written
-        if not has_written:
+        nonlocal has_begun
+        if not has_begun:
+            has_begun = True  # writing uses the store, too
             time.sleep(0.02)  # the system's clock has steps
             zm.write_manifest(store, "a", ENTRIES, inline=False)
-        has_written = True
 
-    where: Any = cleaning if when == "list_nodes" else type(own_objects(store))
-    inner = getattr(where, when)
+    inner = getattr(where, first)
 
-    async def written_before(*arguments: Any, **options: Any) -> Any:
-        await asyncio.to_thread(write)
+    def after(*arguments: Any, **options: Any) -> Any:
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        return inner(*arguments, **options)
+
+    async def awaited_after(*arguments: Any, **options: Any) -> Any:
+        if first == "get" or arguments[1] == key:
+            await asyncio.to_thread(write)
         return await inner(*arguments, **options)
 
-    async def listed_after(*arguments: Any) -> Any:
+    async def listed_after(*arguments: Any, **options: Any) -> Any:
         await asyncio.to_thread(write)
-        async for found in inner(*arguments):
+        async for found in inner(*arguments, **options):
             yield found
 
-    monkeypatch.setattr(where, when, listed_after if when == "listed" else written_before)
+    hooks = {"list": listed_after, "get": awaited_after, "get_async": awaited_after}
+    monkeypatch.setattr(where, first, hooks.get(first, after))
     report = zm.clean(store, older_than=0)
-    assert has_written
+    assert has_begun
     assert key not in unused(report)
     assert read(zm.ManifestStore(store), "a").tolist() == VALUES
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,8 @@ import zarr_manifest as zm
 from tests.settled import settled_attributes
 from zarr_manifest.conversion import GroupNode, write_hierarchy
 from zarr_manifest.errors import WriteConflictError
-from zarr_manifest.sources import OwnFiles, momentary_files
-from zarr_manifest.writing import Change, Stored, commit
-from zarr_manifest.writing.conditional_put import _InProcess
+from zarr_manifest.sources import OwnFiles
+from zarr_manifest.writing import Change, GuardedStore, Stored, guarded_store
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
@@ -40,11 +40,12 @@ def array(**attributes: Any) -> dict[str, Any]:
     return found
 
 
-class Meeting(_InProcess):
+class Meeting(GuardedStore):
     """A store in which another writer acts right before a step of this one."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
+        self._guarded = guarded_store(store)
         self.before: dict[tuple[str, str], Callable[[], object]] = {}
 
     def _meet(self, step: str, key: str) -> None:
@@ -52,20 +53,20 @@ class Meeting(_InProcess):
 
     def create(self, key: str, body: bytes) -> bool:
         self._meet("create", key)
-        return super().create(key, body)
+        return self._guarded.create(key, body)
 
     def replace(self, key: str, before: Stored, body: bytes) -> Stored:
         self._meet("replace", key)
-        return super().replace(key, before, body)
+        return self._guarded.replace(key, before, body)
 
     def remove(self, key: str, before: Stored) -> None:
         self._meet("remove", key)
-        super().remove(key, before)
+        self._guarded.remove(key, before)
 
 
 @pytest.fixture
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_PAUSE", 0)
+    monkeypatch.setattr(random, "uniform", lambda *_: 0)
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def store(memory: MemoryStore) -> Meeting:
 
 def change(memory: MemoryStore, nodes: Nodes, *, consolidate: bool = False) -> None:
     """Change nodes, as another writer does."""
-    make(_InProcess(memory), nodes, consolidate=consolidate)
+    make(guarded_store(memory), nodes, consolidate=consolidate)
 
 
 def make(store: Any, nodes: Nodes, *, consolidate: bool = False) -> list[str]:
@@ -106,7 +107,7 @@ def attributes(memory: MemoryStore) -> dict[str, Any]:
 def written(memory: MemoryStore, nodes: Nodes, *consolidated: str) -> None:
     """Write nodes as zarr does."""
     for path, metadata in nodes.items():
-        make(_InProcess(memory), {path: metadata})
+        make(guarded_store(memory), {path: metadata})
     for path in consolidated:
         zarr.consolidate_metadata(memory, path=path)
 
@@ -395,10 +396,8 @@ def test_new_nodes_stay_if_zarr_replaces_the_root_meanwhile(
 
 
 @pytest.mark.slow
-def test_a_lock_on_own_metadata_leaves_them_pending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.05)
+@pytest.mark.usefixtures("impatient")
+def test_a_lock_on_own_metadata_leaves_them_pending(tmp_path: Path) -> None:
     write_hierarchy(tmp_path, [GroupNode("", {}), GroupNode("g", {})])
     for name in "ab":
         zm.create_array(tmp_path, name, {"0": {"data": b"1"}}, **CREATION)

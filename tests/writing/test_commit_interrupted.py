@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,8 +37,8 @@ from tests.servers.s3 import S3Server
 from tests.settled import assert_settled
 from zarr_manifest.conversion import GroupNode, write_hierarchy
 from zarr_manifest.errors import ManifestError, WriteConflictError
+from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
-from zarr_manifest.writing.given_entries import interpret_entries
 
 pytestmark = [
     pytest.mark.slow,
@@ -124,10 +126,14 @@ def change_nodes(store: Any) -> None:
     """New, replaced and removed nodes at once."""
     own = guarded_store(store)
     change = Change(own)
+    document = {
+        str(i): {"data": b64encode(entry["data"]).decode()} for (i,), entry in entries(101).items()
+    }
+    references = references_of(Manifest.loads(json.dumps(document).encode(), grid_shape=(2,)))
     for path in ("a", "g/h/a", "g/new", "n/a"):
         metadata = change.node(path) or change.node("a") or {}
         writer = ArrayWriter(own, path, metadata, Form(inline=False))
-        writer.write(interpret_entries(writer.array, entries(101)))
+        writer.write(references)
         change.set(path, {**metadata, "attributes": {"new": True}})
     change.set("n", {"zarr_format": 3, "node_type": "group", "attributes": {}})
     for path in ("b", "g/a"):

@@ -22,7 +22,7 @@ from tests.servers.s3 import S3Server
 from tests.settled import assert_settled, settled_attributes, stored
 from zarr_manifest import conversion
 from zarr_manifest.errors import SourceAccessDeniedError, WriteConflictError
-from zarr_manifest.sources import OwnFiles, momentary_files
+from zarr_manifest.sources import OwnFiles
 from zarr_manifest.writing import Change, Stored, guarded_store
 
 pytestmark = pytest.mark.slow
@@ -359,8 +359,8 @@ def test_processes_that_write_the_same_array(place: Place) -> None:
 # Locks ----------------------------------------------------------------------------------
 
 
-def test_a_lock_that_another_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.05)
+@pytest.mark.usefixtures("impatient")
+def test_a_lock_that_another_holds(tmp_path: Path) -> None:
     zarr.create_array(tmp_path, name="a", **CREATION)
     lock = tmp_path / "a" / "zarr.json.lock"
     with OwnFiles(str(tmp_path)).locked("a/zarr.json"):
