@@ -22,8 +22,8 @@ import zarr_manifest as zm
 from tests.hierarchies import consolidate, declared, files_below, read, without_partitions
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
-from zarr_manifest.format import declared_documents
-from zarr_manifest.writing import array_writer, edited_store
+from zarr_manifest.format import MOST_NAMES
+from zarr_manifest.writing import array_writer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 
@@ -249,15 +249,16 @@ def test_any_resizing_reads_as_a_whole_manifest_does(
             contents[key] = body
 
 
-def test_too_many_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_to_name(tmp_path: Path) -> None:
     """Where "all" is stated, without checksums."""
-    monkeypatch.setattr(declared_documents, "MOST_NAMES", 12)
-    monkeypatch.setattr(edited_store, "MOST_NAMES", 12)
     plain = {"manifest_url": "./manifest/{partition}.json"}
-    create(tmp_path, [(i,) for i in range(13)], (13,), (1,), **plain)
-    assert stated(tmp_path) == "all"
+    create(tmp_path, [(i,) for i in range(3)], (MOST_NAMES + 1,), (1,), **plain)
+    document = tmp_path / "a" / "zarr.json"
+    metadata = json.loads(document.read_text())
+    metadata["storage_transformers"][0]["configuration"]["partitions"] = "all"
+    document.write_text(json.dumps(metadata))
     before = files_below(tmp_path)
-    for size in (14, 12):
+    for size in (MOST_NAMES + 2, MOST_NAMES):
         with pytest.raises(
             zm.errors.ReadOnlyError, match=r"larger partition_shape=\.\.\."
         ) as error:
@@ -265,7 +266,7 @@ def test_too_many_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert error.value.array == "a"
     assert files_below(tmp_path) == before
     zm.write_manifest(tmp_path, "a", entries([(i,) for i in range(13)]), partition_shape=[2])
-    resize(tmp_path, (15,))
+    resize(tmp_path, (MOST_NAMES + 2,))
     assert list(stated(tmp_path)) == [str(i) for i in range(7)]
 
 
