@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import shutil
@@ -258,18 +259,22 @@ def test_documents_elsewhere(root: Path) -> None:
 
 
 @ONE
-def test_another_writer_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_writer_meanwhile(root: Path) -> None:
+    """After the metadata have been read, and before the document is."""
     edit(root)
-    check = conversion.renewal.accepting.check_document
+    contents = in_memory(root)._store_dict
+    (document,) = (key for key in contents if not key.endswith("zarr.json"))
 
-    def write_and_check(*arguments: Any) -> Any:
-        zm.write_manifest(root, "a", {"0": {"data": b"xy"}}, inline=False)
-        return check(*arguments)
+    class Busy(MemoryStore):
+        async def get(self, key: str, *more: Any, **options: Any) -> Any:
+            if key == document:
+                other = MemoryStore(contents), "a", {"0": {"data": b"xy"}}
+                await asyncio.to_thread(zm.write_manifest, *other, inline=False)
+            return await super().get(key, *more, **options)
 
-    monkeypatch.setattr(conversion.renewal.accepting, "check_document", write_and_check)
     with pytest.raises(WriteConflictError):
-        conversion.accept(root, ["a"])
-    assert values(root) == [120, 121, 0, 0]
+        conversion.accept(Busy(contents), ["a"])
+    assert values(MemoryStore(contents)) == [120, 121, 0, 0]
 
 
 @ONE

@@ -15,7 +15,6 @@ import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from zarr_manifest.conversion import read_files
-from zarr_manifest.conversion.files.grib.messages import messages
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
@@ -264,11 +263,13 @@ def test_messages_of_many_files_are_told_apart(tmp_path: Path) -> None:
     assert len(found.refused) == 2
 
 
-@pytest.mark.parametrize("gap", [0, 1, 5000])
-def test_messages_are_found_whatever_lies_between(gap: int) -> None:
-    message = _message(_field(), _field())
-    body = b"-" * gap + message + b"-" * gap + b"GRIB" + b"-" * gap + message[:-1]
-    whole, cut = messages(body)
-    assert (whole.start, whole.length, whole.fields, whole.problem) == (gap, len(message), 2, None)
-    assert cut.start == 3 * gap + len(message) + 4
-    assert cut.problem is not None
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [1, 5000])
+def test_messages_are_found_whatever_lies_between(gap: int, tmp_path: Path) -> None:
+    first, second = (_message(_field(product=_product(level=level))) for level in (2, 10))
+    between = b"-" * gap
+    body = b"".join([first, between, b"GRIB", between, second, between])
+    found = _convert(tmp_path, body, first[:-1])
+    assert found.arrays["hag/instant/hag"][...].tolist() == [2, 10]
+    assert same(found.arrays["hag/instant/tmp"][...], np.stack([_VALUES, _VALUES])[None])
+    assert found.refused.keys() == {f"message at byte {len(body)} of f.grib2"}

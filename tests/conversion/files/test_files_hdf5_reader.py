@@ -13,7 +13,6 @@ from obspec_utils.readers import BlockStoreReader
 from obstore.store import MemoryStore
 
 from zarr_manifest.conversion.files.hdf5 import read_hdf5
-from zarr_manifest.conversion.files.hdf5.trees import WatchedReader
 
 BLOCK = 2**20  # bytes that are read at once
 
@@ -33,25 +32,36 @@ class Vanishing:
         self.store.put("f.h5", self._body[: self._kept])
 
 
-def test_fewer_bytes_than_requested_are_an_error() -> None:
-    source = Vanishing(bytes(3 * BLOCK), BLOCK)
-    reader = WatchedReader(source.reader(""))
-    assert reader.read(10) == bytes(10)
-    reader.require_no_failure()
-    assert reader.seek(-10, io.SEEK_END) == reader.tell() == 3 * BLOCK - 10
-    with pytest.raises(OSError, match="20 bytes were requested, but only 10 were received"):
-        reader.read(20)
+class Short(io.BytesIO):
+    """Reads one byte less than there is, behind the first block."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        start = self.tell()
+        found = super().read(size)
+        return found if start < BLOCK else found[:-1]
+
+    def reader(self, url: str) -> Any:
+        return self
 
 
-def test_a_failure_to_read_refuses_no_dataset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def body(tmp_path: Path) -> bytes:
+    """A file with datasets in its first block, and far behind it."""
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["near"] = np.arange(3)
         file["filler"] = np.zeros(2 * BLOCK, "u1")
         for number in range(20):
             file[f"far{number}"] = np.arange(3)
-    source = Vanishing((tmp_path / "f.h5").read_bytes(), BLOCK)
+    return (tmp_path / "f.h5").read_bytes()
+
+
+def test_fewer_bytes_than_requested_are_an_error(body: bytes) -> None:
+    with pytest.raises(OSError, match="bytes were requested, but only"):
+        read_hdf5("memory:///f.h5", Short(body), inline_limit=0)
+
+
+def test_a_failure_to_read_refuses_no_dataset(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Vanishing(body, BLOCK)
     opened = h5py.File
 
     def vanishing(*args: Any, **options: Any) -> h5py.File:

@@ -18,8 +18,8 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from tests.conversion.older_writers.older_writer_stores import RELEASES, SOURCES, metadata_of
+from zarr_manifest.conversion.older_writers import repair_array
 from zarr_manifest.conversion.older_writers.arrays import base_of, is_relative
-from zarr_manifest.conversion.older_writers.metadata import repair_array
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.locations import Base
 

@@ -21,8 +21,9 @@ import zarr_manifest as zm
 from tests.counting_store import Counting
 from tests.hierarchies import MANIFEST_ARRAYS, Values, in_memory
 from tests.servers.s3 import S3Server
-from zarr_manifest.conversion.snapshots.comparing import KINDS
 from zarr_manifest.errors import InvalidConfigurationError
+
+KINDS = ("added", "removed", "equal", "different", "unknown")
 
 # Two objects in two states each, with many equal parts; the second state is the present one.
 OBJECTS = {

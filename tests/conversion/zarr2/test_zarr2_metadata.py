@@ -15,7 +15,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, write, zarray
 from tests.properties import examples
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array, convert_group
+from zarr_manifest.conversion.zarr2 import convert_array, convert_group
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 
 

@@ -18,8 +18,7 @@ from tests.conversion.zarr2.zarr2_arrays import (
     zarray,
 )
 from tests.properties import examples
-from zarr_manifest.conversion.zarr2 import ArrayPlan
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array
+from zarr_manifest.conversion.zarr2 import ArrayPlan, convert_array
 from zarr_manifest.errors import NotConvertibleError
 
 type Config = dict[str, Any]

@@ -16,7 +16,7 @@ from tests.conversion.zarr2.zarr2_arrays import (
     write,
     zarray,
 )
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array
+from zarr_manifest.conversion.zarr2 import convert_array
 from zarr_manifest.errors import NotConvertibleError
 
 UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "25s", "3ns"]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import IS_CURRENT_ZARR, Written, assert_same, zarray
 from tests.properties import examples
-from zarr_manifest.conversion.zarr2 import ArrayPlan
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array
+from zarr_manifest.conversion.zarr2 import ArrayPlan, convert_array
 from zarr_manifest.errors import NotConvertibleError
 
 POINT = [["a", "<i2"], ["b", "|S2"]]

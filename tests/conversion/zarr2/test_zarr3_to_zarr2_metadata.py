@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from tests.conversion.zarr2.zarr2_arrays import assert_same, has_codec, patterns, write, zarray
 from tests.properties import examples
-from zarr_manifest.conversion.zarr2 import convert_array_to_zarr2, convert_group_to_zarr2
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array
+from zarr_manifest.conversion.zarr2 import (
+    convert_array,
+    convert_array_to_zarr2,
+    convert_group_to_zarr2,
+)
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = pytest.mark.filterwarnings("ignore:The data type", "ignore:Numcodecs codecs")

@@ -13,8 +13,7 @@ from packaging.version import Version
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.zarr2 import ArrayPlan
-from zarr_manifest.conversion.zarr2.to_v3 import convert_array
+from zarr_manifest.conversion.zarr2 import ArrayPlan, convert_array
 
 # What zarr 3.1 lacks: structured types that are big-endian or nested in v2 metadata, and
 # codecs that are asked about what they are given instead of the data type of the array.

@@ -20,7 +20,9 @@ from zarr_manifest.conversion.zarr2.to_v2 import (
 )
 from zarr_manifest.conversion.zarr2.to_v3 import (
     ArrayPlan,
+    convert_array,
     convert_codecs,
+    convert_group,
     object_codec_of,
     read_pipeline,
 )
@@ -32,10 +34,12 @@ __all__ = [
     "Plan",
     "Zarr2Metadata",
     "by_owner",
+    "convert_array",
     "convert_array_to_zarr2",
     "convert_codecs",
     "convert_data_type",
     "convert_fill_value",
+    "convert_group",
     "convert_group_to_zarr2",
     "count_keys",
     "find_owner",
