@@ -48,6 +48,9 @@ _ABOUT = """\
   touched.
 - Over HTTP, a server on this machine waits 30 ms before every answer. References are local; in the
   rows D, all is on the server but Icechunk's repository.
+- In the rows D, native chunks are read through obstore. *By URL* is what `xarray.open_zarr(url)`
+  does with them: zarr makes a store of fsspec and aiohttp, whose imports are part of the time in a
+  new process, as those of obstore and of zarr-manifest are in the other row.
 - In the rows D, the *first variable* is read of a dataset that has just been opened, and the *next
   variable* after it, from the same objects.
 """

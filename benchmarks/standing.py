@@ -188,6 +188,7 @@ def _xarray() -> tuple[Goal, ...]:
         ("D turns", "10 variables, one after the other", "wall"),
         ("D open", "opening and one chunk, in a new process", "new"),
         ("D open", "opening and one chunk", "wall"),
+        ("D open URL", "opening by URL and one chunk, in a new process", "new"),
     ):
         native = Cell(name, cases.NATIVE, what)
         found.append(Goal(f"D {text}: time, of native", name, what, 1.0, native))

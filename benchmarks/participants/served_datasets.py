@@ -36,6 +36,9 @@ def _open_reference_set(directory: Path) -> Any:
     return FsspecStore(files, path="", read_only=True)
 
 
+#: Native chunks, in the store that zarr itself makes of a URL.
+NATIVE_BY_URL = "zarr native, by URL"
+
 _STORES: dict[str, Callable[[Path], Any]] = {
     cases.US: _open_ours,
     cases.NATIVE: native_zarr.store,
@@ -48,5 +51,7 @@ def open_dataset(column: str, directory: Path, chunks: Any) -> Any:
     """Open a dataset as one column does; `chunks` as of xarray."""
     import xarray
 
+    if column == NATIVE_BY_URL:
+        return xarray.open_zarr(Places.load(directory).native, chunks=chunks)
     consolidated = column != cases.ICECHUNK
     return xarray.open_zarr(_STORES[column](directory), chunks=chunks, consolidated=consolidated)

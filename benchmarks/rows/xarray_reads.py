@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from benchmarks.cases import REQUESTS, Case, Group, Quantity, Task
 from benchmarks.effort import Effort
 from benchmarks.measuring import Measured, least
 from benchmarks.participants import icechunk_repository
-from benchmarks.participants.served_datasets import open_dataset
+from benchmarks.participants.served_datasets import NATIVE_BY_URL, open_dataset
 from benchmarks.remote_server import RemoteServer, running
 
 LATENCY = 0.03
@@ -89,6 +90,15 @@ def group(effort: Effort) -> Group:
                 COLUMNS,
                 _REASONS,
                 _REQUIRES,
+            ),
+            Case(
+                "D open URL",
+                f"D open {_variables(effort)} variables by URL, then read one chunk",
+                (_NEW, cases.SECONDS, REQUESTS),
+                _open_by_url,
+                (cases.US, cases.NATIVE),
+                _REASONS | dict.fromkeys(COLUMNS[2:], "is compared in the row above"),
+                (*_REQUIRES, "fsspec", "aiohttp"),
             ),
         ),
         prepare,
@@ -320,6 +330,12 @@ def _open_in_new_process(column: str, directory: Path) -> float:
     seconds, found = json.loads(subprocess.check_output(command, text=True, env=environment))
     _check(1, np.array(found))
     return float(seconds)
+
+
+def _open_by_url(task: Task) -> Measured:
+    """Do the same as people do who have nothing but a URL; ours is opened by one in any case."""
+    is_native = task.column == cases.NATIVE
+    return _open(replace(task, column=NATIVE_BY_URL) if is_native else task)
 
 
 def _open(task: Task) -> Measured:
