@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
@@ -281,7 +282,7 @@ class Partitions(Struct, frozen=True, dict=True):
 
     def contains(self, partition: Sequence[int]) -> bool:
         """Whether an index, of numbers that are not negative, is that of a block."""
-        return all(i < n for i, n in zip(partition, self.counts, strict=True))
+        return all(map(operator.lt, partition, self.counts))
 
     def owner(self, index: Sequence[int]) -> tuple[int, ...]:
         """Return the index of the block to which a chunk belongs."""

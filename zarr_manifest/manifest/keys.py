@@ -7,6 +7,7 @@ Ignores the entries.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -83,20 +84,14 @@ def interpret_keys(
         yield LimitExceededError(f"the chunk grid is too large: its shape is {list(shape)}")
         nothing = np.empty(0, np.int64)
         return MemberRows(shape, nothing, nothing)
-    inside = named & (indices < np.array(shape, dtype=np.int64)).all(axis=1)
-    if report_outside:
-        for row in np.flatnonzero(named & ~inside).tolist():
-            yield InvalidChunkKeyError(
-                f"the manifest key {keys[row]!r} names a chunk outside the array, "
-                f"whose chunk grid has the shape {list(shape)}",
-                chunk=keys[row],
-            )
-    if grid.region is not None:
-        for row in np.flatnonzero(inside & ~_within(indices, grid.region)).tolist():
-            yield _misplaced(keys[row], grid.region)
-        inside &= _within(indices, grid.region)
-    members = np.flatnonzero(inside)
-    numbers = number_chunks(indices[members], shape)
+    if named.all() and _are_all_within(indices, shape, grid.region):
+        members = np.arange(len(keys))
+    else:
+        members = yield from _members_within(keys, indices, named, shape, grid, report_outside)
+        indices = indices[members]
+    numbers = number_chunks(indices, shape)
+    if (numbers[1:] > numbers[:-1]).all():  # as this package writes them
+        return MemberRows(shape, numbers, members)
     order = np.argsort(numbers, kind="stable")
     numbers, members = numbers[order], members[order]
     distinct = np.ones(len(numbers), np.bool_)
@@ -108,6 +103,47 @@ def interpret_keys(
             chunk=second,
         )
     return MemberRows(shape, numbers[distinct], members[distinct])
+
+
+def _are_all_within(
+    indices: _Indices, shape: Sequence[int], region: Sequence[range] | None
+) -> bool:
+    """Whether all indices are in the grid, and in the block."""
+    if not len(indices):
+        return False
+    first, last = indices.min(axis=0).tolist(), indices.max(axis=0).tolist()
+    if not all(map(operator.lt, last, shape)):
+        return False
+    if region is None:
+        return True
+    return all(
+        a >= axis.start and b < axis.stop for a, b, axis in zip(first, last, region, strict=True)
+    )
+
+
+def _members_within(
+    keys: list[str],
+    indices: _Indices,
+    named: _Mask,
+    shape: Sequence[int],
+    grid: Grid,
+    report_outside: bool,
+) -> Findings[_Indices]:
+    """Yield which keys are outside the grid or the block, and return the numbers of the others."""
+    inside = named & (indices < np.array(shape, dtype=np.int64)).all(axis=1)
+    if report_outside:
+        for row in np.flatnonzero(named & ~inside).tolist():
+            yield InvalidChunkKeyError(
+                f"the manifest key {keys[row]!r} names a chunk outside the array, "
+                f"whose chunk grid has the shape {list(shape)}",
+                chunk=keys[row],
+            )
+    if grid.region is not None:
+        within = _within(indices, grid.region)
+        for row in np.flatnonzero(inside & ~within).tolist():
+            yield _misplaced(keys[row], grid.region)
+        inside &= within
+    return np.flatnonzero(inside)
 
 
 def _within(indices: _Indices, region: Sequence[range]) -> _Mask:

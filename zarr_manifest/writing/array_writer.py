@@ -35,6 +35,7 @@ from zarr_manifest.format import (
     Configuration,
     DocumentCodec,
     Limits,
+    canonical_indices,
     complete_codec,
     declaration_of,
     declare,
@@ -152,7 +153,13 @@ def checksums_to_keep(stated: Configuration, ndim: int) -> dict[Partition, str] 
         return None
     if named is None or isinstance(named, str | tuple):
         return None
-    return {parse_canonical(name, ndim): checksum for name, checksum in named.items()}
+    found = canonical_indices([*named], ndim)
+    indices: Iterable[Partition] = (
+        (parse_canonical(name, ndim) for name in named)
+        if found is None
+        else map(tuple, found.tolist())
+    )
+    return dict(zip(indices, named.values(), strict=True))
 
 
 class ArrayWriter:
