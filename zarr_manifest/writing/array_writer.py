@@ -50,7 +50,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import DeclaredArray, Partition, interpret_array
 from zarr_manifest.locations import StoreLocation
-from zarr_manifest.manifest import References
+from zarr_manifest.manifest import References, join_references
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.threads import Call, in_threads
 
@@ -229,6 +229,17 @@ class ArrayWriter:
             self._name_by_digest()
             self._put(self._split(manifest))
         self._declare_documents()
+
+    def write_all(self, parts: Iterable[References]) -> int:
+        """Write a manifest that arrives in parts; return the number of references.
+
+        Raises as :meth:`write` and :meth:`write_parts`.
+        """
+        if self.array.partitions is not None:
+            return sum(map(len, self.write_parts(part for part in parts if len(part))))
+        whole = join_references(parts, self.array.chunk_grid.counts)
+        self.write(whole)
+        return len(whole)
 
     def write_parts(self, parts: Iterable[References]) -> Iterator[References]:
         """Write the documents of partitions as they arrive, and yield what is being written.

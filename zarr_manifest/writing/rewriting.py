@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.format import join, number_chunks
-from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest
+from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, LoadedManifest, Partition
 from zarr_manifest.locations import Base, Location, StoreLocation, relative_reference
 from zarr_manifest.manifest import References, join_references
 from zarr_manifest.writing.array_writer import ArrayWriter, Form, checksums_to_keep
@@ -67,32 +67,25 @@ class Rewriting:
         stated = array.configuration
         base = "./" if self._is_moved else stated.base
         form = Form.as_declared(stated, self._metadata, base)
-        if partitions is None:
-            writer = ArrayWriter(self._store, array.path, self._metadata, form)
-            loaded = sync(self._documents.partition(None))
-            writer.write(self._edited(loaded, self._entries, writer.array))
-            return writer.metadata
-        touched: dict[Index, dict[Index, Edited]] = {}
+        touched: dict[Partition, dict[Index, Edited]] = {}
         for index, entry in self._entries.items():
-            touched.setdefault(partitions.owner(index), {})[index] = entry
+            owner = None if partitions is None else partitions.owner(index)
+            touched.setdefault(owner, {})[index] = entry
         kept = None if self._is_moved else checksums_to_keep(stated, array.ndim)
         if kept is None:
             for partition in sync(self._documents.partitions()):
-                touched.setdefault(partition or (), {})
+                touched.setdefault(partition, {})
         else:
             kept = {index: each for index, each in kept.items() if index not in touched}
         writer = ArrayWriter(self._store, array.path, self._metadata, form, kept)
-        for _ in writer.write_parts(self._parts(touched, writer.array)):
-            pass
+        writer.write_all(self._parts(touched, writer.array))
         return writer.metadata
 
     def _parts(
-        self, touched: Mapping[Index, Mapping[Index, Edited]], array: DeclaredArray
+        self, touched: Mapping[Partition, Mapping[Index, Edited]], array: DeclaredArray
     ) -> Iterator[References]:
-        for partition, edited in sorted(touched.items()):
-            part = self._edited(sync(self._documents.partition(partition)), edited, array)
-            if len(part):
-                yield part
+        for partition, edited in sorted(touched.items(), key=lambda each: each[0] or ()):
+            yield self._edited(sync(self._documents.partition(partition)), edited, array)
 
     def _edited(
         self, loaded: LoadedManifest, edited: Mapping[Index, Edited], array: DeclaredArray

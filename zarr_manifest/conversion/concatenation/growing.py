@@ -44,7 +44,7 @@ from zarr_manifest.hierarchy import (
     nodes_of,
 )
 from zarr_manifest.locations import Base, UrlLocation, quote_path
-from zarr_manifest.manifest import References, join_references, references_of
+from zarr_manifest.manifest import References, references_of
 from zarr_manifest.sources import Access
 from zarr_manifest.stores import store_urls
 from zarr_manifest.writing import (
@@ -241,12 +241,7 @@ class Growing:
             manifest = replace(joint, placements=placements).manifest(form.partition_shape)
             parts = map(references_of, parts_of(manifest))
         writer = ArrayWriter(self.change.store, array.path, metadata, form, kept)
-        if form.partition_shape is None:
-            found = join_references(parts, writer.array.chunk_grid.counts)
-            writer.write(found)
-            written = len(found)
-        else:
-            written = sum(map(len, writer.write_parts(parts)))
+        written = writer.write_all(parts)
         self.change.set(array.path, writer.metadata)
         return written
 

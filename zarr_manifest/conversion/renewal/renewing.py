@@ -333,7 +333,7 @@ class Renewal:
             declared = array.configuration.base if base is None else base(array)
             if self._changes(array) or declared != array.configuration.base:
                 writer = self._writer(array, declared)
-                _write_tables(writer, self._renewed(array, writer.array.base))
+                writer.write_all(self._renewed(array, writer.array.base))
                 self.change.set(array.path, writer.metadata)
                 self.report.arrays.append(array.path)
         self.change.commit()
@@ -390,12 +390,3 @@ def _path(path: str, base: Base, place: Location, array: DeclaredArray) -> str:
         # Its base was elsewhere, and has moved.
         place = object_url([] if array.root is None else [array.root], place.key)
     return place.url
-
-
-def _write_tables(writer: ArrayWriter, tables: Iterable[References]) -> None:
-    if writer.array.partitions is None:
-        (table,) = tables
-        writer.write(table)
-        return
-    for _ in writer.write_parts(table for table in tables if len(table)):
-        pass
