@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # `python -m benchmarks gaps` shows the effect of other values.
 DEFAULT_MAX_GAP = 512 * 1024
-_MAX_REQUEST = 16 * 1024 * 1024
+DEFAULT_MAX_REQUEST = 16 * 1024 * 1024
 
 # Disks have no round trips to save: larger merged reads only lose parallelism.
 _MAX_GAP_ON_DISK = 64 * 1024
@@ -151,7 +151,7 @@ class Sources:
         """Merge ranges of one object into few requests; see :func:`plan_requests`."""
         if self._max_gap < 0 or len(ranges) == 1:
             return [PlannedRequest(*span, (i,)) for i, span in enumerate(ranges)]
-        max_gap, max_size = self._max_gap, _MAX_REQUEST
+        max_gap, max_size = self._max_gap, DEFAULT_MAX_REQUEST
         if self.is_on_disk(location):
             max_gap = min(max_gap, _MAX_GAP_ON_DISK)
             max_size = min(max_size, _MAX_REQUEST_ON_DISK)
