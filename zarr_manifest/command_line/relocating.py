@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from zarr_manifest.command_line.options import (
 )
 from zarr_manifest.command_line.refreshing import read_option, renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+from zarr_manifest.locations import is_url
 
 
 @click.command(
@@ -63,4 +61,4 @@ def relocate(
 
 def _place(text: str) -> str:
     """Return a URL as it is, and a path as the absolute one."""
-    return text if _SCHEME.match(text) or not text else Path(text).absolute().as_uri()
+    return text if is_url(text) or not text else Path(text).absolute().as_uri()

@@ -81,7 +81,7 @@ class Configuration(Struct, frozen=True):
 
 def is_declaration(element: object) -> bool:
     """Whether an element of ``storage_transformers`` names this transformer, valid or not."""
-    return element == TRANSFORMER_NAME or (_object(element) or {}).get("name") == TRANSFORMER_NAME
+    return element == TRANSFORMER_NAME or (as_object(element) or {}).get("name") == TRANSFORMER_NAME
 
 
 def parse_declaration(metadata: Mapping[str, Any]) -> Configuration | None:
@@ -134,7 +134,7 @@ def interpret_declaration(metadata: Mapping[str, Any]) -> Findings[Configuration
 
 def _interpret_lock(lock: object, *, has_declaration: bool) -> Findings[None]:
     # Compared with its type: 1 == True in Python, but not in JSON.
-    if _object(lock) != LOCK or (_object(lock) or {})["must_understand"] is not True:
+    if as_object(lock) != LOCK or (as_object(lock) or {})["must_understand"] is not True:
         yield InvalidConfigurationError(f"the lock {TRANSFORMER_NAME!r} is not {json.dumps(LOCK)}")
     if not has_declaration:
         yield InvalidConfigurationError(
@@ -148,7 +148,7 @@ def _interpret_transformers(transformers: list[object]) -> Findings[list[Configu
     """Return the configuration of each declaration of a manifest; None for unusable ones."""
     found: list[Configuration | None] = []
     for element in transformers:
-        declared = _object({"name": element} if isinstance(element, str) else element) or {}
+        declared = as_object({"name": element} if isinstance(element, str) else element) or {}
         name = declared.get("name")
         if not isinstance(name, str):
             yield InvalidConfigurationError("a storage transformer has no 'name'")
@@ -182,7 +182,7 @@ def _interpret_one(
         )
     for name in sorted(declared.keys() - {"name", "configuration", "must_understand"}):
         yield InvalidConfigurationError(f"unknown member {name!r} in the declaration")
-    configuration = _object(declared.get("configuration"))
+    configuration = as_object(declared.get("configuration"))
     if configuration is None:
         yield InvalidConfigurationError("'configuration' is missing or not an object")
         return None
@@ -218,7 +218,7 @@ def _interpret_one(
 
 
 def _interpret_manifest(manifest: object) -> Findings[str | bytes | None]:
-    inline = _object(manifest)
+    inline = as_object(manifest)
     if inline is not None:
         try:
             return dump_briefly(inline)
@@ -266,7 +266,7 @@ def _interpret_codecs(declared: object) -> Findings[tuple[DocumentCodec, ...] | 
     codecs: list[DocumentCodec] = []
     malformed = False
     for item in cast("list[object]", declared):
-        codec = _object({"name": item} if isinstance(item, str) else item) or {}
+        codec = as_object({"name": item} if isinstance(item, str) else item) or {}
         name = codec.get("name")
         if not isinstance(name, str):
             yield InvalidConfigurationError("a manifest codec has no 'name'")
@@ -275,7 +275,7 @@ def _interpret_codecs(declared: object) -> Findings[tuple[DocumentCodec, ...] | 
         for problem in _wrong_members_of_codec(codec):
             yield InvalidConfigurationError(f"{problem} in the manifest codec {name!r}")
             malformed = True
-        codecs.append(DocumentCodec(name, _object(codec.get("configuration")) or {}))
+        codecs.append(DocumentCodec(name, as_object(codec.get("configuration")) or {}))
     return None if malformed else tuple(codecs)
 
 
@@ -299,7 +299,7 @@ def _wrong_members_of_codec(codec: Mapping[str, Any]) -> Iterator[str]:
     unknown = sorted(set(codec) - {"name", "configuration", "must_understand"})
     if unknown:
         yield f"unknown member {unknown[0]!r}"
-    if _object(codec.get("configuration", {})) is None:
+    if as_object(codec.get("configuration", {})) is None:
         yield "'configuration' is not an object"
     # Whatever it says, a codec that is not known is an error.
     if not isinstance(codec.get("must_understand", True), bool):
@@ -336,5 +336,6 @@ def _contradictions(manifest: str | bytes | None, configuration: Mapping[str, An
     return [] if problem is None else [problem]
 
 
-def _object(value: Any) -> dict[str, Any] | None:
+def as_object(value: Any) -> dict[str, Any] | None:
+    """Return a JSON object as it is, and None for other values."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -21,6 +21,7 @@ from zarr_manifest.format.declaration import (
     LOCK,
     TRANSFORMER_NAME,
     TRANSFORMERS,
+    as_object,
     dump_briefly,
     is_declaration,
 )
@@ -168,7 +169,7 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
         raise _too_deep() from error
     if document.count(b"[") + document.count(b"{") > _MOST_LEVELS:
         _require_few_levels(node)
-    return _object(node)
+    return as_object(node)
 
 
 def _decoded(document: bytes) -> Any:
@@ -253,7 +254,7 @@ def element_size(metadata: dict[str, Any]) -> int:
     stated: Any = metadata["data_type"]
     name: Any = stated
     if isinstance(stated, dict):
-        configuration = _object(cast("Any", stated).get("configuration")) or {}
+        configuration = as_object(cast("Any", stated).get("configuration")) or {}
         if isinstance(length := configuration.get("length_bytes"), int):
             return max(0, length)
         name = cast("Any", stated).get("name")
@@ -261,10 +262,6 @@ def element_size(metadata: dict[str, Any]) -> int:
         return 1
     bits = re.fullmatch(r"[a-z_.]+([0-9]{1,9})", str(name))
     return 0 if bits is None else -(-int(bits[1]) // 8)
-
-
-def _object(value: Any) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
@@ -282,7 +279,7 @@ def arrays_in(node: dict[str, Any]) -> Iterator[ArrayMetadata]:
         yield ArrayMetadata("", node)
         return
     for path, member in members_in(node):
-        metadata = _object(member) or {}
+        metadata = as_object(member) or {}
         if metadata.get("node_type") == "array":
             yield ArrayMetadata(path, metadata)
 
@@ -300,15 +297,15 @@ def members_in(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     while pending:  # not recursive: they may be nested deeply
         path, member = pending.pop()
         yield path, member
-        pending += _own_members(f"{path}/", _object(member) or {})
+        pending += _own_members(f"{path}/", as_object(member) or {})
 
 
 def _own_members(prefix: str, node: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return what a group's consolidated metadata has, the last member first."""
     if node.get("node_type") == "array":
         return []
-    consolidated = _object(node.get("consolidated_metadata")) or {}
-    members = _object(consolidated.get("metadata")) or {}
+    consolidated = as_object(node.get("consolidated_metadata")) or {}
+    members = as_object(consolidated.get("metadata")) or {}
     return [(f"{prefix}{name}", members[name]) for name in reversed(members)]
 
 
@@ -368,8 +365,8 @@ def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
     the codec 'blosc' is not configured validly: 'clevel' is 32768, not an integer from 0 to 9
     """
     for codec in codecs:
-        members = _object(codec) or {}
-        configuration = _object(members.get("configuration")) or {}
+        members = as_object(codec) or {}
+        configuration = as_object(members.get("configuration")) or {}
         if members.get("name") == "sharding_indexed":
             for name in ("codecs", "index_codecs"):
                 inner = configuration.get(name)
@@ -387,7 +384,7 @@ def interpret_codecs(codecs: Sequence[Any]) -> Findings[None]:
 
 def _are_codecs(stated: list[Any]) -> bool:
     names = [
-        each if isinstance(each, str) else (_object(each) or {}).get("name") for each in stated
+        each if isinstance(each, str) else (as_object(each) or {}).get("name") for each in stated
     ]
     return bool(names) and all(isinstance(name, str) for name in names)
 

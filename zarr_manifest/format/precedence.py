@@ -14,9 +14,10 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from zarr_manifest.errors import InvalidConfigurationError
+from zarr_manifest.format.declaration import as_object
 from zarr_manifest.format.declared_documents import document_checksum
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.keys import is_possible_path, join
@@ -68,8 +69,8 @@ def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Stan
 
 def consolidated_members(node: Mapping[str, Any]) -> dict[str, Any]:
     """Return the copies in a group's metadata, by path relative to the group."""
-    consolidated = _object(node.get(_CONSOLIDATED)) or {}
-    return dict(_object(consolidated.get("metadata")) or {})
+    consolidated = as_object(node.get(_CONSOLIDATED)) or {}
+    return dict(as_object(consolidated.get("metadata")) or {})
 
 
 def has_consolidated(node: Mapping[str, Any]) -> bool:
@@ -116,10 +117,10 @@ def interpret_pending(root: Mapping[str, Any]) -> Findings[Pending]:
     >>> print(next(found).problem)
     the consolidated metadata are not valid: 'pending' names 'a/../b', which is not a node's path
     """
-    consolidated = _object(root.get(_CONSOLIDATED)) or {}
+    consolidated = as_object(root.get(_CONSOLIDATED)) or {}
     if _PENDING not in consolidated:
         return {}
-    stated = _object(consolidated[_PENDING])
+    stated = as_object(consolidated[_PENDING])
     if stated is None:
         yield _invalid(f"{_PENDING!r} is not an object")
         return {}
@@ -170,7 +171,7 @@ def with_pending(root: dict[str, Any], pending: Pending) -> dict[str, Any]:
     >>> with_pending(root, {})
     {'consolidated_metadata': {'metadata': {}}}
     """
-    consolidated = _object(root.get(_CONSOLIDATED))
+    consolidated = as_object(root.get(_CONSOLIDATED))
     if consolidated is None:
         return root
     rest = {name: value for name, value in consolidated.items() if name != _PENDING}
@@ -219,7 +220,7 @@ class PendingChange:
         return {
             path: without_copies(copy)
             for path, member in members
-            if (copy := _object(member)) is not None
+            if (copy := as_object(member)) is not None
         }
 
     def standing(self, path: str, own: bytes | None) -> Standing:
@@ -312,7 +313,3 @@ def _invalid(problem: str) -> InvalidConfigurationError:
         f"the consolidated metadata are not valid: {problem}",
         remedy="Consolidate the metadata again, without this member.",
     )
-
-
-def _object(value: Any) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

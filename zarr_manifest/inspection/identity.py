@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,13 @@ from zarr_manifest.format import (
     without_copies,
 )
 from zarr_manifest.hierarchy import CONCURRENCY, DeclaredArray, InspectedHierarchy, Node, Partition
-from zarr_manifest.locations import UrlLocation
+from zarr_manifest.locations import UrlLocation, is_relative
 from zarr_manifest.manifest import References
 from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def identity(
@@ -133,7 +130,7 @@ def _is_firm(path: str, array: DeclaredArray, is_absolute: bool) -> bool:
     return (
         isinstance(found, UrlLocation)
         and found.scheme != "file"
-        and (is_absolute or _SCHEME.match(path) is not None)
+        and (is_absolute or not is_relative(path))
     )
 
 

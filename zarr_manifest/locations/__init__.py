@@ -16,6 +16,7 @@ from zarr_manifest.locations.kinds import (
     storage_kinds,
 )
 from zarr_manifest.locations.local_paths import (
+    is_url,
     local_location,
     local_reference,
     path_of_file_url,
@@ -27,6 +28,8 @@ from zarr_manifest.locations.resolving import (
     Location,
     StoreLocation,
     UrlLocation,
+    escape_bare_percent,
+    is_relative,
     quote_path,
     relative_reference,
     resolver,
@@ -43,6 +46,9 @@ __all__ = [
     "StoreLocation",
     "UrlLocation",
     "WebServers",
+    "escape_bare_percent",
+    "is_relative",
+    "is_url",
     "kind_of",
     "known_schemes",
     "local_location",

@@ -14,8 +14,20 @@ from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.locations.redaction import redact
 from zarr_manifest.locations.resolving import UrlLocation
 
+_URL = r"(?i:file:/)|[A-Za-z][A-Za-z0-9+.-]*://"
 _DRIVE = r"/[A-Za-z]:(?:/|$)"
 _THIS_SYSTEM = type(PurePath())
+
+
+def is_url(text: str) -> bool:
+    """Whether this is a URL, and not the path of a local file.
+
+    Examples
+    --------
+    >>> [is_url(text) for text in ("s3://b/f.nc", "file:/f.nc", "/data/f.nc", "a:b/f.nc")]
+    [True, True, False, False]
+    """
+    return re.match(_URL, text) is not None
 
 
 def split_url(url: str) -> SplitResult:

@@ -200,7 +200,7 @@ class Base(Struct, frozen=True):
             raise ValueError(f"{directory!r} is not the path of an array")
         here = Base("", "", inside and f"{inside}/", schemes, root)
         target = resolve_reference(reference, here)
-        root = root if _is_relative(reference) else None
+        root = root if is_relative(reference) else None
         return cls(target.scheme, target.authority, target.path, schemes, root)
 
     def resolve(self, path: str) -> Location:
@@ -345,7 +345,7 @@ def resolve_reference(reference: str, base: Base) -> UrlLocation:
         if "%" in path:
             segments = [_decode(reference, segment) for segment in segments]
         start = _merge(reference, start, segments, has_url=bool(scheme))
-    if base.root is not None and _is_relative(reference):
+    if base.root is not None and is_relative(reference):
         above = _segments(base.root)
         if len(start) > len(above) and start[: len(above)] == above:
             scheme, authority, start = "", "", start[len(above) :]
@@ -367,8 +367,14 @@ def _climbing(reference: str, *, has_url: bool) -> InvalidPathError:
     )
 
 
-def _is_relative(reference: str) -> bool:
+def is_relative(reference: str) -> bool:
+    """Whether a reference depends on its base: it has no scheme, and no slash at its start."""
     return re.match(_ABSOLUTE, reference) is None
+
+
+def escape_bare_percent(text: str) -> str:
+    """Return a text in which each percent sign begins an escape."""
+    return re.sub(_BARE_PERCENT, "%25", text)
 
 
 def _segments(root: UrlLocation) -> list[str]:

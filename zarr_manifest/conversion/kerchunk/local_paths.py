@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,9 +16,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     WriteConflictError,
 )
-from zarr_manifest.locations import path_of_file_url, redact, split_url
-
-_URL = re.compile(r"file:/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+from zarr_manifest.locations import is_url, path_of_file_url, redact, split_url
 
 
 def local_path(location: str | Path) -> Path | None:
@@ -35,7 +32,7 @@ def local_path(location: str | Path) -> Path | None:
     >>> str(local_path("file:///data/a%20b.json")), local_path("https://example.com/refs.json")
     ('/data/a b.json', None)
     """
-    if isinstance(location, Path) or _URL.match(location) is None:
+    if isinstance(location, Path) or not is_url(location):
         return Path(location)
     if split_url(location).scheme != "file":
         return None

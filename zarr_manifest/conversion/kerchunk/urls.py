@@ -22,6 +22,7 @@ from zarr_manifest.locations import (
     Files,
     UrlLocation,
     WebServers,
+    escape_bare_percent,
     kind_of,
     known_schemes,
     redact,
@@ -31,7 +32,6 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _VERSION = "?versionId="
 # Of templates, which only JSON sets define.
 _EXPRESSION = re.compile(r"\{\{.*?\}\}")
-_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # Characters allowed in the path and the query of a web URL, escapes included.
 _WEB_SAFE = "!$&'()*+,;=:@/%"
 _ROOT = Base.parse("./")
@@ -228,7 +228,7 @@ def _web(url: str) -> SourceReference:
         )
     origin, _, rest = url.partition("://")
     authority, slash, rest = rest.partition("/")
-    path, mark, query = _BARE_PERCENT.sub("%25", rest).partition("?")
+    path, mark, query = escape_bare_percent(rest).partition("?")
     escaped = f"{origin}://{authority}{slash}{quote(path, safe=_WEB_SAFE)}"
     if mark:
         escaped += "?" + quote(query, safe=_WEB_SAFE + "?")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy import Node, interpret_array, interpret_document_of
-from zarr_manifest.locations import UrlLocation, quote_path
+from zarr_manifest.locations import UrlLocation, is_url, quote_path
 from zarr_manifest.stores import base_directory, store_urls
 from zarr_manifest.writing import GuardedStore, Stored
 
@@ -264,8 +263,6 @@ def set_bases(
 
 type Index = tuple[int, ...]
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
 
 class _Entry(msgspec.Struct):
     """All entries have these members; others are left to the readers' checks."""
@@ -303,7 +300,7 @@ def is_relative(path: str) -> bool:
     >>> [is_relative(path) for path in ("data/f.nc", "/data/f.nc", "s3://b/f.nc")]
     [True, False, False]
     """
-    return not path.startswith("/") and _URL.match(path) is None
+    return not path.startswith("/") and not is_url(path)
 
 
 def has_files(directory: Path, paths: Iterable[str]) -> bool:

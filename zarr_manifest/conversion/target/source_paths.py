@@ -6,17 +6,21 @@ Pure.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from zarr_manifest.errors import InvalidPathError
 from zarr_manifest.format import format_canonical
-from zarr_manifest.locations import Base, UrlLocation, quote_path, relative_reference, resolver
+from zarr_manifest.locations import (
+    Base,
+    UrlLocation,
+    is_relative,
+    quote_path,
+    relative_reference,
+    resolver,
+)
 from zarr_manifest.manifest import References
-
-_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class SourcePaths:
@@ -94,12 +98,12 @@ class SourcePaths:
         any_relative = False
         for number, path in enumerate(manifest.paths):
             try:
-                written, is_relative = self._known.get(path) or self._learn(path)
+                written, stays_relative = self._known.get(path) or self._learn(path)
             except InvalidPathError as error:
                 index = next(manifest.indices_with_path(number))
                 raise error.in_context(chunk=format_canonical(index)) from None
             paths.append(written)
-            any_relative |= is_relative
+            any_relative |= stays_relative
         same = tuple(paths) == manifest.paths
         return manifest if same else manifest.with_paths(paths), any_relative
 
@@ -108,8 +112,7 @@ class SourcePaths:
         relative = None
         if isinstance(location, UrlLocation) and not location.query:
             relative = next(filter(None, (each.relative(location) for each in self._places)), None)
-        is_relative = relative is not None or _ABSOLUTE.match(path) is None
-        learnt = (path if relative is None else relative), is_relative
+        learnt = relative or path, relative is not None or is_relative(path)
         if len(self._known) < _MAX_KNOWN:
             self._known[path] = learnt
         return learnt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
@@ -22,7 +21,7 @@ from zarr_manifest.conversion.values import as_object, json_attributes, unstable
 from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, grid_index, interpret_chunk_grid, strict
-from zarr_manifest.locations import Base, WebServers, kind_of
+from zarr_manifest.locations import Base, WebServers, escape_bare_percent, kind_of
 from zarr_manifest.manifest import TO_THE_END, Manifest, References
 
 type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
@@ -254,7 +253,6 @@ def _references(
 
 # Characters that a URL may contain literally; '%' begins an escape.
 _URL_SAFE = "!$&'()*+,;=:@/~[]%"
-_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def url_reference(path: str) -> str:
@@ -288,7 +286,7 @@ def url_reference(path: str) -> str:
 
 def _quoted(rest: str) -> str:
     """Percent-encode a text, keeping existing escapes."""
-    return quote(_BARE_PERCENT.sub("%25", rest), safe=_URL_SAFE)
+    return quote(escape_bare_percent(rest), safe=_URL_SAFE)
 
 
 # ------------------------------------------------------------ and back
