@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -34,6 +34,7 @@ from zarr_manifest.format import (
     interpret_chunk_grid,
     interpret_members,
     interpret_partition_names,
+    parse_canonical,
     parse_relative,
 )
 from zarr_manifest.locations import Base, Location, UrlLocation
@@ -88,6 +89,13 @@ class DeclaredArray(Struct, frozen=True):
     def has_partition(self, partition: Sequence[int]) -> bool:
         """Whether a partition lies within the chunk grid."""
         return self.partitions is not None and self.partitions.contains(partition)
+
+    def partitions_outside(self) -> Iterator[tuple[int, ...]]:
+        """Yield the named partitions outside the grid: they count again if the array grows."""
+        for name in self.named or ():
+            index = parse_canonical(name, self.ndim)
+            if index is not None and not self.has_partition(index):
+                yield index
 
     def has_document(self, partition: Sequence[int] | None) -> bool | None:
         """Whether a partition has a document; None if the declaration does not say it.

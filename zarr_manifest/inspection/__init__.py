@@ -1,5 +1,6 @@
 """What a hierarchy contains, and what is wrong with it."""
 
+from zarr_manifest.inspection.blocks import parts_of
 from zarr_manifest.inspection.chunk_maps import ChunkMap
 from zarr_manifest.inspection.damage import Finding
 from zarr_manifest.inspection.decoding import ChunkDecoding
@@ -28,6 +29,7 @@ __all__ = [
     "finding_line",
     "identity",
     "loose_rows",
+    "parts_of",
     "tree_lines",
     "validate",
     "verify",

@@ -220,7 +220,9 @@ def manifest_blocks(
     table = loaded.manifest
     columns = table.columns()
     wanted = asked.chosen(array.path, columns.numbers)
-    for first, last in _cuts(np.where(wanted, np.maximum(columns.lengths, 0), 0)):
+    for first, last in parts_of(
+        np.where(wanted, np.maximum(columns.lengths, 0), 0) + _EACH, _MOST_BYTES
+    ):
         numbers = columns.numbers[first:last]
         indices = grid_indices(table.grid_shape, numbers)
         most = max(map(array.decoded_size, _extremes(array.chunk_grid, indices)), default=0)
@@ -282,7 +284,7 @@ def native_blocks(
     """
     path = array.node.path
     wanted = asked.chosen(path, numbers)
-    for first, last in _cuts(np.where(wanted, array.decoded_size, 0)):
+    for first, last in parts_of(np.where(wanted, array.decoded_size, 0) + _EACH, _MOST_BYTES):
         count = last - first
         objects = [SourceObject(StoreLocation(key), NO_CONDITIONS) for key in keys[first:last]]
         ranges = ManyRanges(
@@ -305,10 +307,10 @@ def native_blocks(
         )
 
 
-def _cuts(nbytes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield where blocks of chunks begin and end, given how many bytes of each are read."""
-    owners = (np.cumsum(nbytes + _EACH) - 1) // _MOST_BYTES
-    edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(nbytes)]
+def parts_of(sizes: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Yield where parts begin and end that have about so many bytes together."""
+    owners = (np.cumsum(sizes) - 1) // most
+    edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(sizes)]
     for first, last in pairwise(edges):
         if first < last:
             yield first, last

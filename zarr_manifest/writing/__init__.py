@@ -19,6 +19,7 @@ from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
 from zarr_manifest.writing.commit import Change, give_way
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
 from zarr_manifest.writing.editing import edit
+from zarr_manifest.writing.edits import is_native
 from zarr_manifest.writing.recovering import recover
 from zarr_manifest.writing.writing import create_array, write_manifest
 
@@ -43,6 +44,7 @@ __all__ = [
     "entries",
     "give_way",
     "guarded_store",
+    "is_native",
     "recover",
     "small_size",
     "write_manifest",

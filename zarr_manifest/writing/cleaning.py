@@ -42,7 +42,6 @@ from zarr_manifest.format import (
     decode_body,
     explain_object,
     join,
-    parse_canonical,
     strict,
 )
 from zarr_manifest.hierarchy import (
@@ -457,12 +456,7 @@ class _Manifest(NamedTuple):
 def _documents_of(manifest: _Manifest) -> Iterator[Location]:
     """Yield the locations of all documents that a declaration names."""
     array = manifest.documents.array
-    stated = array.configuration.partitions
-    names = () if stated is None or stated == "all" else stated
-    indices = (parse_canonical(name, array.ndim) for name in names)
-    # They are read again if the array grows.
-    outside = (index for index in indices if index is not None and not array.has_partition(index))
-    for partition in itertools.chain(manifest.partitions, outside):
+    for partition in itertools.chain(manifest.partitions, array.partitions_outside()):
         location = array.document(partition)
         if not isinstance(location, bytes):
             yield location

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,6 @@ from zarr_manifest.format import (
     document_checksum,
     format_canonical,
     is_declaration,
-    parse_canonical,
     strict,
 )
 from zarr_manifest.hierarchy import (
@@ -185,18 +184,10 @@ async def _documents(
     inside = await partitions_to_read(array, hierarchy.store, hierarchy.limits)
     calls = (
         functools.partial(_document, hierarchy, store, array, partition)
-        for partition in (*inside.partitions, *_outside(array))
+        for partition in (*inside.partitions, *array.partitions_outside())
     )
     found = [each async for each in in_order(calls, CONCURRENCY)]
     return [each for each in found if each is not None]
-
-
-def _outside(array: DeclaredArray) -> Iterator[Partition]:
-    """Yield the partitions outside the grid that are named, for an array that may grow again."""
-    for name in array.named or ():
-        index = parse_canonical(name, array.ndim)
-        if index is not None and not array.has_partition(index):
-            yield index
 
 
 async def _document(

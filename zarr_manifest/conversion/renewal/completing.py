@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport, ow
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, compute_checksum, format_canonical, grid_indices
 from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, locate_in
+from zarr_manifest.inspection import parts_of
 from zarr_manifest.manifest import EMPTY, References
 from zarr_manifest.sources import WHOLE, Allow, RangeError, Sources, read_ranges, source_range
 from zarr_manifest.zarr_internals import sync
@@ -170,10 +170,6 @@ def _without_checksum(table: References) -> npt.NDArray[np.int64]:
 
 
 def _batches(table: References, rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield rows that are read together."""
+    """Return rows that are read together."""
     sizes = np.maximum(table.columns(rows).lengths, 0) + _MOST_BYTES // _MOST_CHUNKS
-    owners = (np.cumsum(sizes) - 1) // _MOST_BYTES
-    edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(rows)]
-    for first, last in itertools.pairwise(edges):
-        if first < last:
-            yield rows[first:last]
+    return (rows[first:last] for first, last in parts_of(sizes, _MOST_BYTES))

@@ -41,7 +41,6 @@ from zarr_manifest.format import (
     ancestors,
     impossible_name,
     join,
-    parse_node,
 )
 from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.sources import Allow
@@ -51,8 +50,8 @@ from zarr_manifest.writing import (
     ArrayWriter,
     Change,
     Form,
-    Stored,
     guarded_store,
+    is_native,
     small_size,
 )
 
@@ -401,7 +400,7 @@ class _EarlierHierarchy:
         self._may_replace = may_replace
         nodes = change.nodes() if may_replace else {}
         self.paths = set(nodes)
-        self._natives = sorted(path for path, found in nodes.items() if _is_native(found))
+        self._natives = sorted(path for path in nodes if is_native(change.node(path)))
 
     def require_replaceable(self, path: str) -> None:
         """Refuse to write a node in place of one that may not be replaced.
@@ -453,13 +452,6 @@ class _EarlierHierarchy:
     def replaced_natives(self, new: Collection[str]) -> list[str]:
         """Return the paths of the native arrays in whose place the new hierarchy has a node."""
         return [path for path in self._natives if path in new]
-
-
-def _is_native(found: Stored) -> bool:
-    node = None if found.body is None else parse_node(found.body)
-    if node is None or node.get("node_type") != "array":
-        return False
-    return not ArrayMetadata("", node).declaration
 
 
 def _rename(path: str, name: str) -> Advice | None:
