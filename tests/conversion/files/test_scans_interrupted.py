@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from tests.conversion.files.scanned_files import age, documents, write_days
 from tests.hierarchies import files_below
 from tests.processes import CONTEXT
 from tests.properties import THOROUGH
-from zarr_manifest.conversion import Scan, ScanReport, read_files, scan_files, write_hierarchy
-from zarr_manifest.conversion.files import reading, scanning
+from zarr_manifest.conversion import ScanReport, read_files, scan_files, write_hierarchy
 
 pytestmark = pytest.mark.slow
 
@@ -67,43 +66,35 @@ def test_several_processes_scan_into_one_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["processes", "dask"])
-def test_workers_keep_scans_and_return_their_names(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_keep_scans(tmp_path: Path, how: str) -> None:
     files = write_days(tmp_path / "days", 6)
-    returned: list[Scan] = []
-    opened_scan = reading.opened_scan
-
-    def watched(scan: Scan, work: Any) -> Any:
-        returned.append(scan)
-        return opened_scan(scan, work)
-
-    monkeypatch.setattr(reading, "opened_scan", watched)
     with ProcessPoolExecutor(2, CONTEXT) as pool:
         parallel: Any = pool if how == "processes" else "dask"
         found = list(read_files(files, scans=tmp_path / "scans", parallel=parallel, **OPTIONS))
-    assert [scan.document for scan in returned] == [None] * 6
     assert found[1:] == list(read_files(files, **OPTIONS))[1:]
     assert scan_files(files, tmp_path / "scans") == ScanReport(found=6)
 
 
-def test_what_dask_returns_does_not_grow_with_references(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: dict[str, int] = {}
-    keep_scan = scanning.keep_scan
+class Watched(ThreadPoolExecutor):
+    """Keeps what is sent back of each call, were it made in another process."""
 
-    def watched(file: Any, work: Any) -> Any:
-        made = keep_scan(file, work)
-        sizes[Path(file.url).name] = len(pickle.dumps(made))
-        return made
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.returned: list[Future[Any]] = []
 
-    monkeypatch.setattr(scanning, "keep_scan", watched)
+    def submit(self, call: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        self.returned.append(super().submit(call, *arguments, **options))
+        return self.returned[-1]
+
+
+def test_what_workers_return_does_not_grow_with_references(tmp_path: Path) -> None:
     for name, chunk in (("1.nc", 4000), ("4.nc", 1)):
         with h5py.File(tmp_path / name, "w") as file:
             file.create_dataset("sst", data=np.zeros(4000, "i1"), chunks=(chunk,))
         age(tmp_path / name)
-    scan_files(sorted(tmp_path.glob("*.nc")), tmp_path / "scans", parallel="dask")
-    assert sizes["1.nc"] == sizes["4.nc"] < 500
+    with Watched() as pool:
+        scan_files(sorted(tmp_path.glob("*.nc")), tmp_path / "scans", parallel=pool)
+    few, many = (len(pickle.dumps(each.result())) for each in pool.returned)
+    assert few == many < 500
     stored = sorted(path.stat().st_size for path in documents(tmp_path / "scans"))
     assert stored[1] > 5 * stored[0]
