@@ -15,27 +15,24 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 from numcodecs.checksum32 import CRC32C
 from zarr.codecs import Crc32cCodec
 
 import zarr_manifest as zm
 from tests.hierarchies import Values
 from tests.processes import CONTEXT
-from tests.properties import examples
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer, status
 from zarr_manifest import conversion, errors
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.inspection import Finding, Report
-from zarr_manifest.inspection.damage import STATE_OF_CODE, STATES
-from zarr_manifest.inspection.sampling import Sample
+from zarr_manifest.sources import ObjectPart
 
 if TYPE_CHECKING:
     from tests.servers.s3 import S3Server
@@ -329,12 +326,30 @@ def mend(place: Any) -> None:
     place.declare({DAMAGED: CHUNKS[DAMAGED]} if isinstance(place, Native) else None)
 
 
-def test_every_code_has_a_state() -> None:
-    codes = {getattr(errors, name).code for name in errors.__all__ if name.endswith("Error")}
-    assert STATE_OF_CODE.keys() <= codes | {"undecodable"}
-    assert set(STATE_OF_CODE.values()) <= set(STATES)
+class Failing:
+    """Fails with the error of the code that the object is named after."""
+
+    errors: ClassVar = {
+        error.code: error("it failed")
+        for error in (getattr(errors, name) for name in errors.__all__ if "Error" in name)
+    }
+
+    async def read_range(self, key: str, start: int, stop: int | None) -> ObjectPart:
+        raise self.errors[key]
+
+
+def declare_all(root: Path, entries: list[dict[str, Any]]) -> None:
+    options: dict[str, Any] = {**CREATION, "shape": len(entries), "chunks": 1}
+    zm.create_array(root, "a", {str(n): entry for n, entry in enumerate(entries)}, **options)
+
+
+def test_every_code_has_a_state(tmp_path: Path) -> None:
+    declare_all(tmp_path, [{"path": f"https://own/{code}"} for code in Failing.errors])
+    report = zm.verify(tmp_path, read="all", allow={"https://own/": Failing()})
+    states = {finding.code: finding.state for finding in report.findings}
+    assert states.keys() == Failing.errors.keys()
     # With these, a reader's settings or abilities are in the way, and nothing is known.
-    assert codes - STATE_OF_CODE.keys() == {
+    assert {code for code, state in states.items() if state == "unchecked"} == {
         "manifest_error",
         "unsupported_transformer",
         "unsupported_checksum",
@@ -354,15 +369,25 @@ def test_a_hierarchy_with_every_kind_of_node_has_no_finding(root: Path, values: 
     assert report.by_state().keys() == {"ok"}
 
 
-@pytest.mark.slow
-@examples(1)
-@given(st.integers(1, 12), st.integers(1, 500), st.text(max_size=3), st.floats(0.1, 100))
-def test_parts_are_all_chunks_once(parts: int, chunks: int, array: str, percent: float) -> None:
-    numbers = np.arange(chunks)
-    each = [Sample.parse(f"{n}/{parts}").chosen(array, numbers) for n in range(1, parts + 1)]
-    assert (np.sum(each, axis=0) == 1).all()
-    many = np.arange(20_000)
-    share = Sample.parse(f"{percent:.3f}%").chosen(array, many).mean()
+@pytest.mark.parametrize("parts", [1, 3, 12])
+def test_parts_are_all_chunks_once(tmp_path: Path, parts: int) -> None:
+    """The sum of the lengths that are read says which chunks are: each has a bit of its own."""
+    lengths = [2**n for n in range(16)]
+    (tmp_path / "raw.bin").write_bytes(bytes(2**16))
+    declare_all(tmp_path, [{"path": "../raw.bin", "offset": n, "length": n} for n in lengths])
+    read = 0
+    for number in range(1, parts + 1):
+        found = zm.verify(tmp_path, read=f"{number}/{parts}").nbytes
+        assert not read & found
+        read |= found
+    assert read == sum(lengths)
+
+
+@pytest.mark.parametrize("percent", [0.5, 10])
+def test_a_share_of_the_chunks(tmp_path: Path, percent: float) -> None:
+    (tmp_path / "raw.bin").write_bytes(bytes(20_000))
+    declare_all(tmp_path, [{"path": "../raw.bin", "offset": n, "length": 1} for n in range(20_000)])
+    share = zm.verify(tmp_path, read=f"{percent}%").nbytes / 20_000
     assert abs(share - percent / 100) < 0.02
 
 
