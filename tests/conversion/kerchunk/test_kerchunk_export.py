@@ -41,7 +41,6 @@ from zarr_manifest.conversion import (
     read_kerchunk_json,
     write_hierarchy,
 )
-from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
 from zarr_manifest.errors import NotConvertibleError, WriteConflictError
 
 # Round trips -----------------------------------------------------------------------
@@ -446,25 +445,3 @@ def test_a_manifest_store_is_exported_as_its_hierarchy(tmp_path: Path) -> None:
     write_hierarchy(tmp_path / "h", read_kerchunk_json({"a/.zarray": zarray(), "a/0.0": "x" * 12}))
     assert exported_references(ManifestStore(tmp_path / "h")) == exported_references(tmp_path / "h")
     assert read_hierarchy(tmp_path / "h")["a"].shape == (4, 6)
-
-
-# The trial -------------------------------------------------------------------------
-
-
-def test_metadata_that_decode_to_other_values_are_found_out() -> None:
-    metadata = {
-        "shape": [100],
-        "data_type": "int16",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [10]}},
-        "chunk_key_encoding": {"name": "default"},
-        "fill_value": 0,
-        "codecs": [{"name": "bytes", "configuration": {"endian": "big"}}],
-    }
-    right = zarray(shape=[100], chunks=[10], dtype=">i2")
-    require_same_values(metadata, right)
-    for wrong in ({"dtype": "<i2"}, {"dtype": ">u2"}):
-        with pytest.raises(NotConvertibleError, match="to other values"):
-            require_same_values(metadata, right | wrong)
-    for wrong in ({"dtype": ">i4"}, {"compressor": {"id": "zlib"}}, {"filters": [{"id": "?"}]}):
-        with pytest.raises(NotConvertibleError, match=r"could not be tried|to other values"):
-            require_same_values(metadata, right | wrong)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +21,6 @@ from tests.properties import examples
 from zarr_manifest import Manifest, create_array
 from zarr_manifest.conversion import export_kerchunk_json, export_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.export.json_sets import members_of
-from zarr_manifest.conversion.zarr2.to_v2 import require_same_values
 from zarr_manifest.manifest import (
     TO_THE_END,
     NumberedPaths,
@@ -99,27 +96,6 @@ def test_urls_in_parquet_are_texts_even_if_parts_of_a_file_share_them(tmp_path: 
     column = pq.read_table(tmp_path / "r/a/refs.0.parq").column("path")
     assert str(column.type) == "string"
     assert column.to_pylist() == [*paths, None]
-
-
-@pytest.mark.parametrize("export", [export_kerchunk_json, export_kerchunk_parquet])
-def test_the_codecs_of_an_array_are_tried_out_once(
-    tmp_path: Path, export: Callable[[Path, Path], Any]
-) -> None:
-    group = zarr.create_group(tmp_path / "h")
-    for name in ("a", "b"):
-        group.create_array(name, shape=4, chunks=2, dtype="i2")
-    tried = 0
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        nonlocal tried
-        tried += event == "call" and frame.f_code is require_same_values.__code__
-
-    sys.setprofile(note)
-    try:
-        export(tmp_path / "h", tmp_path / "to")
-    finally:
-        sys.setprofile(None)
-    assert tried == 2
 
 
 # How cheap ---------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numcodecs
+import numcodecs.registry
 import numpy as np
 import pytest
 import zarr
@@ -147,6 +149,9 @@ def test_fill_values_come_back(found: tuple[str, Any]) -> None:
     assert there_and_back(zarray(dtype=dtype, fill_value=fill_value))["fill_value"] == fill_value
 
 
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+
+
 def v3(**members: Any) -> dict[str, Any]:
     return {
         "zarr_format": 3,
@@ -155,7 +160,7 @@ def v3(**members: Any) -> dict[str, Any]:
         "data_type": "int16",
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
         "chunk_key_encoding": {"name": "default"},
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "codecs": [LITTLE],
         "fill_value": 0,
         **members,
     }
@@ -275,3 +280,27 @@ def test_without_missing_chunks_the_fill_value_is_what_xarray_is_to_mask(
 def test_what_zarr_v2_cannot_express(members: dict[str, Any], words: str) -> None:
     with pytest.raises(NotConvertibleError, match=words):
         convert_array_to_zarr2(v3(**members), path="a")
+
+
+# The trial -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decoded", "problem"), [(bytes(12), "to other values"), (b"", "could not be tried")]
+)
+def test_codecs_that_mean_something_else_in_v2_are_found_out(
+    decoded: bytes, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AnotherGZip(numcodecs.GZip):
+        tried = 0
+
+        def decode(self, buf: Any, out: Any = None) -> bytes:
+            type(self).tried += 1
+            return decoded
+
+    metadata = v3(codecs=[LITTLE, {"name": "gzip", "configuration": {"level": 1}}])
+    assert convert_array_to_zarr2(metadata).node["compressor"]["id"] == "gzip"
+    monkeypatch.setitem(numcodecs.registry.codec_registry, "gzip", AnotherGZip)
+    with pytest.raises(NotConvertibleError, match=problem):
+        convert_array_to_zarr2(metadata, path="a")
+    assert AnotherGZip.tried == 1
