@@ -125,7 +125,6 @@ def test_reading_files_loads_no_other_package_than_zarr_does(reading: set[str]) 
 @pytest.mark.slow
 def test_reading_files_loads_nothing_for_the_web(reading: set[str]) -> None:
     assert reading & {"http.client", "urllib.request", "html"} == set()
-    assert "zarr_manifest.sources.object_reader" not in reading
 
 
 @pytest.mark.slow

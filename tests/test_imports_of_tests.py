@@ -13,8 +13,81 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Modules that only the named tests look into, and why no interface will do.
-INSIDE: dict[str, tuple[str, set[str]]] = {}
+# Modules that only these tests look into, and why no interface will do. "Smaller" are limits that
+# take hundreds of megabytes, or seconds, to reach; "pure" are rules that are stated as properties.
+INSIDE: dict[str, tuple[str, set[str]]] = {
+    "command_line.application": (
+        "called in this process; main() ends it",
+        {"command_line/commands", "hierarchy/test_process_end"},
+    ),
+    "command_line.wording": (
+        "the table of options, compared with all that the package advises",
+        {"command_line/test_wording"},
+    ),
+    "conversion.files.combining.combination": ("pure", {"conversion/files/test_files_placement"}),
+    "conversion.files.combining.placement": ("pure", {"conversion/files/test_files_placement"}),
+    "conversion.files.combining.splitting": (
+        "pure; smaller: references of an array",
+        {"conversion/files/test_files_split"},
+    ),
+    "conversion.files.parsing": (
+        "whether a file is parsed again: its bytes may be in memory",
+        {"conversion/files/test_scans_used"},
+    ),
+    "conversion.files.scan_documents": ("smaller", {"conversion/files/test_scans_used"}),
+    "conversion.files.typed_values": ("pure", {"conversion/files/test_typed_values"}),
+    "conversion.kerchunk.export.json_sets": (
+        "smaller: rows of a batch; URLs that no manifest may have",
+        {"conversion/kerchunk/test_kerchunk_export_columns"},
+    ),
+    "conversion.kerchunk.json.decoding": (
+        "smaller: parts of a document",
+        {"conversion/kerchunk/test_kerchunk_columns"},
+    ),
+    "conversion.kerchunk.json.references": (
+        "pure: the slow way, to compare with",
+        {"conversion/kerchunk/test_kerchunk_columns"},
+    ),
+    "conversion.kerchunk.json.templates": (
+        "pure: a language",
+        {"conversion/kerchunk/test_kerchunk_templates"},
+    ),
+    "conversion.older_writers.arrays": (
+        "pure: when a join is doubtful",
+        {"conversion/older_writers/test_older_writers_manifests"},
+    ),
+    "hierarchy.manifest_documents": (
+        "pure: a cache; smaller: its memory",
+        {"hierarchy/test_document_cache"},
+    ),
+    "hierarchy.store": ("forgets what a process has unpickled", {"processes"}),
+    "locations.kinds": ("adds a kind of storage", {"locations/test_kinds"}),
+    "inspection.blocks": ("smaller: bytes of a block", {"inspection/test_verifying"}),
+    "manifest.chunk_numbers": ("pure; smaller: a batch", {"manifest/test_chunk_numbers"}),
+    "manifest.encoding": ("pure; smaller: a batch", {"manifest/test_encoding"}),
+    "manifest.parts": ("pure: what the scanner scans", {"manifest/test_scanner"}),
+    "manifest.scanner": ("pure: the scanner", {"manifest/test_scanner"}),
+    "pipeline.read_ahead": (
+        "pure: blocks; what is held; smaller: times and memory",
+        {"pipeline/test_read_ahead"},
+    ),
+    "pipeline.sharding": ("smaller: shards that are read whole", {"pipeline/test_bulk_sharding"}),
+    "sources.concurrency": (
+        "pure: a budget; makes threads anew, to profile them",
+        {"read_path", "sources/test_bulk_ranges"},
+    ),
+    "sources.directories": ("opens files as other systems do", {"sources/test_local_files"}),
+    "sources.momentary_files": ("smaller: seconds", {"conftest"}),
+    "sources.range_reading": (
+        "pure: pieces of an answer; smaller: bytes in flight and per thread",
+        {"pipeline/test_bulk_servers", "sources/test_bulk_ranges", "sources/test_pieces"},
+    ),
+    "writing.array_writer": (
+        "smaller: what readers accept",
+        {"writing/test_writing_manifests", "writing/test_writing_partitions"},
+    ),
+    "writing.given_entries": ("pure; smaller: a batch", {"writing/test_entry_columns"}),
+}
 
 
 @cache
@@ -83,7 +156,7 @@ def longest_module(name: str) -> str:
 def imported_past_interfaces() -> dict[str, set[str]]:
     """Return the modules inside packages that tests name, and which tests do."""
     found: dict[str, set[str]] = {}
-    for file in sorted((ROOT / "tests").rglob("*.py")):
+    for file in {*(ROOT / "tests").rglob("*.py")} - {Path(__file__)}:
         name = file.relative_to(ROOT / "tests").with_suffix("").as_posix()
         place = ".".join(["zarr_manifest", *name.split("/")[:-1]])
         for each in modules_in(file.read_text(encoding="utf-8")):

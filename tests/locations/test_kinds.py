@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from zarr_manifest.locations import (
     UrlLocation,
     WebServers,
     kind_of,
+    kinds,
     known_schemes,
     redact,
     storage_kinds,
@@ -52,7 +52,7 @@ def barn(monkeypatch: pytest.MonkeyPatch) -> Cloud:
         together=(),
         hosts=("barn.example",),
     )
-    monkeypatch.setattr(sys.modules[Cloud.__module__], "_KINDS", (cloud, *storage_kinds()))
+    monkeypatch.setattr(kinds, "_KINDS", (cloud, *storage_kinds()))
     monkeypatch.setattr(obstore.store, "BarnStore", BarnStore, raising=False)
     return cloud
 

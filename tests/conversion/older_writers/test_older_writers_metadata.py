@@ -19,9 +19,7 @@ from zarr.storage import MemoryStore
 
 from tests.conversion.older_writers.older_writer_stores import RELEASES, SOURCES, metadata_of
 from zarr_manifest.conversion.older_writers import repair_array
-from zarr_manifest.conversion.older_writers.arrays import base_of, is_relative
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.locations import Base
 
 DECLARED = [{"name": "chunk-manifest-json", "configuration": {"manifest": "./manifest.json"}}]
 
@@ -391,15 +389,3 @@ def test_every_release_meant_the_same(
     # Nothing was wrong with `bytes` alone, which may state an order that is of no meaning.
     assert [item["name"] for item in found[1]["codecs"]] == [item["name"] for item in first]
     assert open_with_zarr(found[0]).dtype == np.dtype(dtype).newbyteorder("=")
-
-
-# Paths ----------------------------------------------------------------------------
-
-
-@given(st.lists(st.sampled_from(["a", "b c"]), max_size=3), st.sampled_from(["raw", ".", "x/y/"]))
-def test_bases_are_relative_to_the_root(segments: list[str], directory: str) -> None:
-    path = "/".join(segments)
-    base = base_of(directory, path)
-    assert is_relative(base)
-    found = Base.parse(base, directory=path).resolve("f.nc")
-    assert found == Base.parse(f"{directory.rstrip('/')}/").resolve("f.nc")
