@@ -102,7 +102,6 @@ def test_ranges_get_their_bytes_however_they_are_cut(
             arrival.prepare()
         arrival.take(first, memoryview(BODY[start + first : start + last]))
     arrival.prepare()
-    arrival.finish(memoryview(b""))
     assert collector.found() == [
         bytes(b - a) if row % 2 and b <= received else BODY[a:b] for row, (a, b) in enumerate(spans)
     ]
@@ -132,6 +131,52 @@ def test_large_bodies_of_a_server(changes: bool, http_server: FileServer) -> Non
         http_server.script("o.bin", change(BODY))
     assert asyncio.run(read()) == [BODY[a:b] for a, b in SCATTERED]
     assert len(http_server.requests) == 2
+
+
+def test_pieces_of_a_large_body_share_their_memory(http_server: FileServer) -> None:
+    """It takes the system as long to clear memory as to receive it. The connection is kept."""
+    http_server.put("o.bin", BODY + b"!")
+    places: set[int] = set()
+    taken = bytearray()
+
+    def take(before: int, piece: memoryview) -> None:
+        assert before == len(taken)
+        places.add(np.frombuffer(piece, np.uint8).ctypes.data)
+        taken.extend(piece)
+
+    location = Base.parse("./").resolve(f"{http_server.url}/o.bin")
+    sources = Sources({f"{http_server.url}/": None}, reader_of(MemoryStore()))
+    for _ in range(2):
+        places.clear()
+        taken.clear()
+        span = SourceRange(1, len(BODY) + 1, True)
+        assert not asyncio.run(sources.fetch(location, span, NO_CONDITIONS, take))
+        assert taken == BODY[1:] + b"!"
+        assert len(places) == 1
+    assert http_server.connections == 1
+
+
+def test_a_large_body_that_comes_to_a_halt_is_requested_again() -> None:
+    answers: list[str] = []
+
+    def answer(request: str) -> Iterator[bytes | float]:
+        answers.append(request)
+        head = f"Content-Length: {len(BODY)}\r\nContent-Range: bytes 0-{len(BODY) - 1}/{len(BODY)}"
+        yield f"HTTP/1.1 206 Partial Content\r\n{head}\r\n\r\n".encode()
+        yield BODY[: LARGE + 5]
+        if len(answers) == 1:
+            yield 5.0
+        yield BODY[LARGE + 5 :]
+
+    spans = [(0, LARGE), (LARGE, len(BODY))]
+    collector = Collector(spans)
+    with RawServer(answer) as server:
+        allow: Any = {f"{server.url}/": anonymous(client_options={"timeout": "500ms"})}
+        sources = Sources(allow, reader_of(HTTPStore.from_url("http://h.test")))
+        started = time.monotonic()
+        asyncio.run(read_ranges(sources, ranges_of(f"{server.url}/o.bin", spans), collector))
+        assert time.monotonic() - started < 4
+    assert (len(answers), b"".join(collector.found())) == (2, BODY)
 
 
 def test_destinations_are_found_while_an_answer_is_waited_for(http_server: FileServer) -> None:

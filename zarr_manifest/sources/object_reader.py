@@ -64,7 +64,8 @@ _list: Any = getattr(obs, "list")  # noqa: B009
 type Take = Callable[[int, memoryview], None]
 """Takes some of the bytes that are read, after so many others. None before: from the beginning.
 
-To collect a large body first takes twice the time: the system has to clear memory for it.
+Their memory is used again once it returns. To collect a large body first takes twice the time: the
+system has to clear memory for it.
 """
 
 

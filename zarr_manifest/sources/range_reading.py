@@ -98,7 +98,7 @@ class Receiver(Protocol):
         ...
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        """Take the bytes of some ranges that have no destination."""
+        """Take the bytes of some ranges that have no destination; their memory is used again."""
         ...
 
 
@@ -224,7 +224,8 @@ class _Reading(Struct, frozen=True):
         except ManifestError as error:
             raise RangeError(rows[0], error) from error.__cause__
         else:
-            await in_decoding_thread(arrival.finish, body)
+            if body:
+                await in_decoding_thread(arrival.finish, body)
             return
         finally:
             preparing.cancel()
@@ -432,9 +433,8 @@ class Arrival:
             self._received.update(bodies)
 
     def finish(self, body: memoryview) -> None:
-        """Take everything, unless it has been taken."""
-        if body:
-            self._receive(self._place(0, body))
+        """Take everything."""
+        self._receive(self._place(0, body))
 
     def left(self) -> list[int]:
         """Return the rows that have not been received."""

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ProtocolError
 
 from zarr_manifest.errors import SourceError
 
@@ -70,6 +71,7 @@ class Transfer:
         self.url = ""
         self.until = 0.0
         self.connection: _Connection | None = None
+        self.answer: http.client.HTTPResponse | None = None
         self._cancelled = threading.Event()
         self._handing_over = threading.Lock()
 
@@ -81,7 +83,26 @@ class Transfer:
         try:
             yield
         finally:
-            _current.transfer = self.connection = None
+            _current.transfer = self.connection = self.answer = None
+
+    def receive_into(self, memory: memoryview, response: urllib3.BaseHTTPResponse) -> int:
+        """Receive the next bytes of an answer; return how many, fewer only at its end.
+
+        urllib3 would clear memory for them first, which takes as long as receiving them.
+
+        Raises
+        ------
+        urllib3.exceptions.ProtocolError
+            If the connection fails.
+        """
+        assert self.answer is not None  # the head of the response has arrived
+        try:
+            count = self.answer.readinto(memory)
+        except OSError as error:
+            raise ProtocolError("the connection broke", error) from error
+        if self.answer.isclosed():
+            response.release_conn()
+        return count
 
     def require_wanted(self) -> None:
         """Raise :class:`TransferCancelledError` if it has been cancelled."""
@@ -266,8 +287,10 @@ class _Connection(HTTPConnection):
         """Return the answer that arrives at a socket."""
         # The server may announce its last answer, and the connection then forgets its socket.
         self._answering = connected
-        timed: Any = _TimedReader(connected, self._belong().until)
-        return http.client.HTTPResponse(timed, **options)
+        transfer = self._belong()
+        timed: Any = _TimedReader(connected, transfer.until)
+        transfer.answer = answer = http.client.HTTPResponse(timed, **options)
+        return answer
 
     def cut(self) -> None:
         """Close it, while its thread may be waiting for the server."""

@@ -220,23 +220,23 @@ def _body(
 ) -> memoryview:
     """Return the bytes that follow, and that `take` has not taken."""
     if size < _PIECE or (take is None and size <= _MOST_ANNOUNCED):
-        return _next_piece(response, 0, size, size)
+        whole = response.read(size, decode_content=False)
+        if len(whole) != size:
+            raise IncompleteRead(len(whole), size - len(whole))
+        return memoryview(whole)
     body = bytearray()
+    memory = memoryview(bytearray(_PIECE))
     for before in range(0, size, _PIECE):
-        piece = _next_piece(response, before, min(_PIECE, size - before), size)
+        piece = memory[: size - before]
+        count = transfer.receive_into(piece, response)
+        if count != len(piece):
+            raise IncompleteRead(before + count, size - before - count)
         if take is None:
             body += piece
             continue
         with transfer.handing_over():
             take(before, piece)
     return memoryview(body)
-
-
-def _next_piece(response: BaseHTTPResponse, before: int, count: int, size: int) -> memoryview:
-    piece = response.read(count, decode_content=False)
-    if len(piece) != count:
-        raise IncompleteRead(before + len(piece), size - before - len(piece))
-    return memoryview(piece)
 
 
 def _retry_after(response: BaseHTTPResponse) -> float:
