@@ -25,15 +25,12 @@ from zarr_manifest.sources.byte_ranges import (
 from zarr_manifest.sources.concurrency import SharedCalls, in_decoding_thread, in_order, in_own_loop
 from zarr_manifest.sources.directories import Directory, link_outside
 from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
-from zarr_manifest.sources.keys_in_stores import (
-    NamedStores,
-    local_directories,
-    may_be_remote,
-    urls_of,
-)
+from zarr_manifest.sources.keys_in_stores import local_directories, may_be_remote, urls_of
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.momentary_files import MOMENTARY, undetectable_writers
+from zarr_manifest.sources.named_stores import NamedStores
 from zarr_manifest.sources.own_files import OwnFiles
+from zarr_manifest.sources.plan import plan_requests
 from zarr_manifest.sources.processes import (
     Unforked,
     import_for_bulk,
@@ -42,7 +39,7 @@ from zarr_manifest.sources.processes import (
 )
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
-from zarr_manifest.sources.web import WebServer, web_reader_of
+from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
@@ -92,6 +89,7 @@ __all__ = [
     "in_decoding_thread",
     "in_order",
     "in_own_loop",
+    "is_web_reader",
     "known_cause",
     "known_size",
     "link_outside",
@@ -100,6 +98,7 @@ __all__ = [
     "missing_object",
     "object_states",
     "out_of_bounds",
+    "plan_requests",
     "read_ranges",
     "reader_of",
     "slice_bounds",

@@ -14,77 +14,12 @@ from msgspec.structs import replace
 
 from zarr_manifest.errors import SourceError
 from zarr_manifest.locations import AllowList, UrlLocation
-from zarr_manifest.sources.access import Access, cloud_of, has_options, open_storage
+from zarr_manifest.sources.access import Access, cloud_of, has_options
 from zarr_manifest.sources.given_readers import is_range_reader
 from zarr_manifest.sources.web import WebServer
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-
-class NamedStores:
-    """Stores for locations that the caller named: they need no authorisation.
-
-    It is accessed as `allow` says for the longest prefix that covers it; if there is none, without
-    credentials.
-
-    Parameters
-    ----------
-    allow : mapping of str to Access
-        How URLs are accessed, by prefix.
-
-    Examples
-    --------
-    >>> _, key = NamedStores({"/data": None}).find(UrlLocation("file", "", "data/f.nc"))
-    >>> key
-    'data/f.nc'
-    """
-
-    def __init__(self, allow: Mapping[str, Access]) -> None:
-        self._allow = allow
-        self._prefixes = AllowList(allow)
-        self._stores: dict[tuple[UrlLocation, str], ObjectStore] = {}
-
-    def _access(self, location: UrlLocation) -> tuple[UrlLocation, Access]:
-        prefix = self._prefixes.match(location)
-        if prefix is None:
-            return UrlLocation(location.scheme, location.authority, ""), None
-        return self._prefixes.normalized(prefix), self._allow[prefix]
-
-    def find(self, location: UrlLocation) -> tuple[ObjectStore, str]:
-        """Return the store of an object, and its key there; the same store for all below a prefix.
-
-        Raises
-        ------
-        SourceError
-            As of :func:`open_storage` and :func:`key_within`.
-        """
-        prefix, access = self._access(location)
-        store = self._stores.get((prefix, location.query))
-        if store is None:
-            storage = open_storage(prefix, access, query=location.query)
-            store = storage.in_obstore() if isinstance(storage, WebServer) else storage
-            self._stores[prefix, location.query] = store
-        return store, key_within(store, prefix, location)
-
-    def open_directory(self, directory: UrlLocation, query: str) -> ObjectStore | WebServer:
-        """Return a store, or a web server, that is rooted at a directory.
-
-        Raises
-        ------
-        SourceError
-            As of :func:`open_storage`.
-        ValueError
-            `allow` has a store that is rooted elsewhere.
-        """
-        prefix, access = self._access(directory)
-        store = open_storage(directory, access, query=query, at_prefix=True)
-        if not has_options(access) and key_within(store, prefix, directory):
-            raise ValueError(
-                f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a "
-                "store instead of the URL, such as S3Store(bucket, prefix=...)"
-            )
-        return store
 
 
 def key_within(store: ObjectStore | WebServer, prefix: UrlLocation, location: UrlLocation) -> str:

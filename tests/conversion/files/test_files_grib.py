@@ -68,6 +68,12 @@ def _message(*fields: bytes) -> bytes:
     return head + (16 + len(body) + 4).to_bytes(8, "big") + body + b"7777"
 
 
+def grib_file() -> bytes:
+    """A message of one field."""
+    pytest.importorskip("gribberish")
+    return _message(_field())
+
+
 def _convert(directory: Path, *found: bytes) -> Any:
     pytest.importorskip("gribberish")
     (directory / "f.grib2").write_bytes(b"".join(found))

@@ -7,11 +7,11 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,14 +20,34 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore
 
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.errors import Advice, ManifestError, Setting, SourceNotFoundError
+from zarr_manifest.errors import (
+    Advice,
+    LimitExceededError,
+    ManifestError,
+    RangeOutOfBoundsError,
+    Setting,
+    ShortReadError,
+    SourceError,
+    SourceNotFoundError,
+)
 from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
 from zarr_manifest.locations import Base, UrlLocation, redact
-from zarr_manifest.sources import Access, NamedStores, SourceRange, in_own_loop, reader_of
+from zarr_manifest.sources import (
+    DEFAULT_MAX_GAP,
+    Access,
+    NamedStores,
+    SourceRange,
+    is_web_reader,
+    known_size,
+    plan_requests,
+)
 from zarr_manifest.stores import store_failure
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+    from zarr_manifest.sources.object_reader import ObstoreReader
+    from zarr_manifest.sources.web import WebReader
 
 type State = tuple[int, dict[str, str | int]]
 """The size of an object, and the conditions that it satisfies."""
@@ -56,6 +76,36 @@ def translated(url: str) -> Generator[None]:
         yield
     except READ_ERRORS as error:
         raise store_failure(error).in_context(location=redact(url)) from error
+
+
+@contextmanager
+def _located(url: str) -> Generator[None]:
+    """Name the URL in errors about it."""
+    try:
+        yield
+    except ManifestError as error:
+        raise error.in_context(location=redact(url)) from error.__cause__
+
+
+@contextmanager
+def _of_a_file(url: str) -> Generator[None]:
+    """Name the URL in errors about it, and what to do if it is that of a directory."""
+    location = _location(url)
+    if location.scheme == "file" and Path(f"/{location.path}").is_dir():
+        raise SourceNotFoundError(
+            "it is a directory",
+            location=location.redacted,
+            remedy=Advice(
+                f"Name the files in it: {_files_in(Path(f'/{location.path}'))}; or add ",
+                Setting("recursive", True),
+                ".",
+            ),
+        )
+    try:
+        with _located(url):
+            yield
+    except SourceNotFoundError as error:
+        raise SourceNotFoundError("there is no such file", location=location.redacted) from error
 
 
 def has_scheme(name: str | Path) -> bool:
@@ -128,9 +178,8 @@ class FileSources:
 
     Examples
     --------
-    >>> store, key = FileSources().resolve("file:///data/a%20b.nc")
-    >>> key
-    'data/a b.nc'
+    >>> FileSources({"s3://b": None}).map
+    {'s3://b': None}
     """
 
     def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
@@ -147,9 +196,28 @@ class FileSources:
         """The mapping that VirtualiZarr checks to see whether there are any stores."""
         return self.allow
 
-    def resolve(self, url: str) -> tuple[ObjectStore, str]:
-        """Return the obstore store of an object, and its key there."""
+    def resolve(self, url: str) -> tuple[_StoreOfOne, str]:
+        """Return what parsers read an object from, and a path for it there."""
+        return _StoreOfOne(self, url), _location(url).path
+
+    def find(self, url: str) -> tuple[ObstoreReader | WebReader, str]:
+        """Return the reader of an object, and its key there."""
         return self._stores.find(_location(url))
+
+    def _stored(self, url: str) -> tuple[ObjectStore, str]:
+        """Return the obstore store of an object, and its key there.
+
+        Raises
+        ------
+        SourceError
+            It is on a web server.
+        """
+        reader, key = self.find(url)
+        if is_web_reader(reader):
+            raise SourceError(
+                "objects on a web server can neither be listed nor written", location=redact(url)
+            )
+        return reader.store, key
 
     def know(self, url: str, state: State) -> None:
         """Take the state of an object as known."""
@@ -164,9 +232,9 @@ class FileSources:
             There is no such object, or it cannot be accessed.
         """
         if url not in self._states:
-            store, key = self.resolve(url)
-            meta = self._asked(url, lambda: obstore.head(store, key))
-            self._states[url] = _state(url, meta)
+            reader, key = self.find(url)
+            with _of_a_file(url):
+                self._states[url] = _state(url, reader.state_sync(key))
         return self._states[url]
 
     def identity(self, url: str) -> dict[str, str | int] | None:
@@ -189,9 +257,9 @@ class FileSources:
             As `state`.
         """
         size, conditions = self.state(url)
-        store, key = self.resolve(url)
-        if isinstance(store, LocalStore):
-            found = (Path(store.prefix or "/") / key).stat()
+        reader, key = self.find(url)
+        if not is_web_reader(reader) and isinstance(reader.store, LocalStore):
+            found = (Path(reader.store.prefix or "/") / key).stat()
             changed = found.st_mtime_ns
             stated: dict[str, str | int] = {"size": found.st_size, "modified_ns": changed}
             return stated if changed < time.time_ns() - _SHORTEST_NS else None
@@ -205,58 +273,24 @@ class FileSources:
         """Ask anew for the state of an object, when it is wanted next."""
         self._states.pop(url, None)
 
-    def _asked[T](self, url: str, ask: Callable[[], T]) -> T:
-        """Return the answer about an object."""
-        location = _location(url)
-        if location.scheme == "file" and Path(f"/{location.path}").is_dir():
-            raise SourceNotFoundError(
-                "it is a directory",
-                location=location.redacted,
-                remedy=Advice(
-                    f"Name the files in it: {_files_in(Path(f'/{location.path}'))}; or add ",
-                    Setting("recursive", True),
-                    ".",
-                ),
-            )
-        try:
-            return ask()
-        except FileNotFoundError as error:
-            raise SourceNotFoundError(
-                "there is no such file", location=location.redacted
-            ) from error
-        except (BaseError, OSError, ValueError):
-            # Retry through the reader that translates errors.
-            store, key = self.resolve(url)
-            try:
-                in_own_loop(reader_of(store).state(key))
-            except ManifestError as error:
-                raise error.in_context(location=location.redacted) from error.__cause__
-            raise
-
     def head(self, url: str, length: int) -> bytes:
         """Return the first `length` bytes of an object, or all if it has fewer."""
-        store, key = self.resolve(url)
-
-        def ask() -> tuple[Any, bytes]:
-            answer = obstore.get(store, key, options={"range": (0, length)})
-            return answer.meta, bytes(answer.bytes())
-
-        try:
-            # One request tells the state as well.
-            meta, found = self._asked(url, ask)
-        except (BaseError, OSError, ValueError):
-            # An empty object has no such range.
-            size, _ = self.state(url)
-            return bytes(self.read(url, 0, min(size, length))) if size else b""
-        self._states[url] = _state(url, meta)
-        return found
+        reader, key = self.find(url)
+        with _of_a_file(url):
+            try:
+                # One request tells the state as well.
+                found, state = reader.read_sync(key, SourceRange(0, length, False))
+            except (SourceError, RangeOutOfBoundsError, ShortReadError):
+                if self.state(url)[0]:
+                    raise
+                return b""  # which has no such range
+        self._states[url] = _state(url, state)
+        return bytes(found)
 
     def reader(self, url: str) -> Any:
         """Return a file to read an object as, in blocks."""
-        store, key = self.resolve(url)
-        size, _ = self.state(url)
         readers: Any = library("obspec_utils.readers")
-        return readers.BlockStoreReader(_OfKnownSize(store, size), key)
+        return readers.BlockStoreReader(*self.resolve(url))
 
     def read(
         self, url: str, start: int, stop: int, conditions: Conditions = NO_CONDITIONS
@@ -268,9 +302,9 @@ class FileSources:
         ManifestError
             It cannot be read, or is too short.
         """
-        store, key = self.resolve(url)
-        span = SourceRange(start, stop, True)
-        return in_own_loop(reader_of(store).read(key, span, conditions))
+        reader, key = self.find(url)
+        with _located(url):
+            return reader.read_sync(key, SourceRange(start, stop, True), conditions)[0]
 
     def get(self, url: str, most: int) -> bytes | None:
         """Return a whole object; nothing of one that is larger than `most`; None if absent.
@@ -280,13 +314,14 @@ class FileSources:
         SourceError, SourceAccessDeniedError
             It cannot be read.
         """
-        store, key = self.resolve(url)
-        with translated(url):
-            try:
-                answer = obstore.get(store, key)
-                return bytes(answer.bytes()) if answer.meta["size"] <= most else b""
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+        reader, key = self.find(url)
+        try:
+            with _located(url):
+                return bytes(reader.read_sync(key, SourceRange(0, None, False, most))[0])
+        except LimitExceededError:
+            return b""
+        except SourceNotFoundError:
+            return None
 
     def put(self, url: str, body: bytes) -> None:
         """Write an object, as a whole.
@@ -296,7 +331,7 @@ class FileSources:
         SourceError, SourceAccessDeniedError
             It cannot be written.
         """
-        store, key = self.resolve(url)
+        store, key = self._stored(url)
         with translated(url):
             obstore.put(store, key, body)
 
@@ -305,17 +340,19 @@ class FileSources:
         location = _location(url)
         if location.scheme == "file":
             return Path(f"/{location.path}").is_file()
-        store, key = self.resolve(url)
         try:
-            obstore.head(store, key)
-        except FileNotFoundError:
+            self.state(url)
+        except SourceNotFoundError:
             return False
         return True
 
     def list(self, url: str, *, recursive: bool = True) -> Iterator[Listed]:
         """Yield the objects below a directory, or those in it.
 
-        For a store that cannot list (a web server), obstore's exception is raised.
+        Raises
+        ------
+        SourceError
+            They are on a web server.
         """
         store, directory = self._directory(url)
         if recursive:
@@ -326,21 +363,46 @@ class FileSources:
 
     def _directory(self, url: str) -> tuple[ObjectStore, str]:
         """Return the store of a directory, and its key; empty for a whole bucket."""
-        store, key = self.resolve(f"{url}/{_MEMBER}")
+        store, key = self._stored(f"{url}/{_MEMBER}")
         return store, key.removesuffix(_MEMBER).rstrip("/")
 
 
-class _OfKnownSize:
-    """A store, as a reader of one object asks it, without a request for the size."""
+@dataclass(frozen=True, slots=True)
+class _StoreOfOne:
+    """An object, as libraries read it from a store, whatever path they make of its URL."""
 
-    def __init__(self, store: ObjectStore, size: int) -> None:
-        self._size = size
-        self.get = partial(obstore.get, store)
-        self.get_ranges = partial(obstore.get_ranges, store)
+    sources: FileSources
+    url: str
 
     def head(self, path: str) -> dict[str, int]:
         """Return what is known of the object."""
-        return {"size": self._size}
+        return {"size": self.sources.state(self.url)[0]}
+
+    def get(self, path: str) -> SimpleNamespace:
+        """Return the whole object."""
+        body = self.sources.read(self.url, 0, self.sources.state(self.url)[0])
+        return SimpleNamespace(buffer=lambda: body)
+
+    def get_ranges(self, path: str, *, starts: Sequence[int], lengths: Sequence[int]) -> Any:
+        """Return several ranges."""
+        reader, key = self.sources.find(self.url)
+        if not is_web_reader(reader):
+            return reader.store.get_ranges(key, starts=starts, lengths=lengths)
+        ranges = [(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        found = [memoryview(b"")] * len(ranges)
+        # Readers ask for what they hold in memory.
+        for each in plan_requests(ranges, max_gap=DEFAULT_MAX_GAP, max_size=2**63):
+            body = self.sources.read(self.url, each.start, each.stop)
+            for number in each.members:
+                first, last = ranges[number]
+                found[number] = body[first - each.start : last - each.start]
+        return found
+
+    async def get_range_async(self, path: str, *, start: int, end: int) -> memoryview:
+        """Return a range; shorter at the end of the object."""
+        reader, key = self.sources.find(self.url)
+        with _located(self.url):
+            return await reader.read(key, SourceRange(start, end, False), NO_CONDITIONS)
 
 
 def _listed(url: str, directory: str, objects: Iterable[Any]) -> Iterator[Listed]:
@@ -350,14 +412,15 @@ def _listed(url: str, directory: str, objects: Iterable[Any]) -> Iterator[Listed
         name = str(meta["path"])
         name = name[len(directory) + 1 :] if directory else name
         at = UrlLocation(root.scheme, root.authority, above + name)
-        yield Listed(name, at.url, *_state(url, meta))
+        state = Conditions(meta["e_tag"], meta["last_modified"], size=meta["size"])
+        yield Listed(name, at.url, *_state(url, state))
 
 
-def _state(url: str, meta: Any) -> State:
-    size = int(meta["size"])
+def _state(url: str, state: Conditions) -> State:
     # Local entity tags contain inode numbers: those of a copy differ.
-    etag = None if url.startswith("file:") else meta["e_tag"]
-    kept = Conditions(etag, meta["last_modified"], None, size).recordable()
+    etag = None if url.startswith("file:") else state.etag
+    size = known_size(state)
+    kept = Conditions(etag, state.last_modified, None, size).recordable()
     stated = {"size": size, "etag": kept.etag, "last_modified": format_last_modified(kept)}
     return size, {name: value for name, value in stated.items() if value is not None}
 

@@ -81,6 +81,11 @@ class Answer(Struct, frozen=True):
         except (ValueError, OverflowError):
             return None
 
+    @property
+    def state(self) -> Conditions:
+        """The conditions that the object satisfies."""
+        return Conditions(self.etag, self.last_modified, None, self.size)
+
     def require(self, span: SourceRange, conditions: Conditions) -> None:
         """Reject an answer, before its body is read, that does not hold what was requested.
 

@@ -54,14 +54,6 @@ class WebServer(Struct, frozen=True):
         retries: Any = store.retry_config
         return cls(store.url, client or {}, retries or {})
 
-    def in_obstore(self) -> HTTPStore:
-        """Return a store of obstore for the directory, for libraries that read with one."""
-        from obstore.store import HTTPStore
-
-        client: Any = self.client_options
-        retries: Any = self.retry_config
-        return HTTPStore.from_url(self.url, client_options=client, retry_config=retries)
-
     def with_query(self, query: str) -> WebServer:
         """Return the same directory, requested with another query; itself if it is none."""
         parts = urlsplit(self.url)

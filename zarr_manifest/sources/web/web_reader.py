@@ -97,6 +97,19 @@ class WebReader:
         """Return the bytes of a range of an object that `take` has not taken, in a thread."""
         return await in_request_thread(partial(self._at, key, _reading(span, conditions, take)))
 
+    def read_sync(
+        self, key: str, span: SourceRange, conditions: Conditions = NO_CONDITIONS
+    ) -> tuple[memoryview, Conditions]:
+        """Return the bytes of a range of an object, and its state, by one request."""
+        found: list[Answer] = []
+        ask = _reading(span, conditions, None, found.append)
+        body = in_own_loop(in_request_thread(partial(self._at, key, ask)))
+        return body, found[-1].state if found else self.state_sync(key)
+
+    def state_sync(self, key: str) -> Conditions:
+        """Return the conditions that an object satisfies now."""
+        return in_own_loop(self.state(key))
+
     async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object satisfies now; HTTP has no versions."""
         Conditions(version=version).require(NO_CONDITIONS)
@@ -165,8 +178,13 @@ class WebReader:
         raise failure
 
 
-def _reading(span: SourceRange, conditions: Conditions, take: Take | None) -> _Ask[memoryview]:
-    """Return what asks for a range of an object."""
+def _reading(
+    span: SourceRange,
+    conditions: Conditions,
+    take: Take | None,
+    learn: Callable[[Answer], None] | None = None,
+) -> _Ask[memoryview]:
+    """Return what asks for a range of an object; `learn` is given each answer of a web server."""
 
     def ask(reader: ObjectReader, key: str, transfer: Transfer) -> memoryview | Redirect:
         if not isinstance(reader, WebReader):  # a store stands in for what is redirected to
@@ -174,6 +192,8 @@ def _reading(span: SourceRange, conditions: Conditions, take: Take | None) -> _A
 
         def use(answer: Answer, response: BaseHTTPResponse) -> memoryview:
             answer.require(span, conditions)
+            if learn is not None:
+                learn(answer)
             return _body(response, answer.stop - answer.start, transfer, take)
 
         found = reader.exchange(key, span, conditions, transfer, use)
@@ -208,7 +228,7 @@ def _state(reader: ObjectReader, key: str, transfer: Transfer) -> Conditions | R
         return found
     if found.is_partial:
         found.require(FIRST_BYTE, NO_CONDITIONS)
-    return Conditions(found.etag, found.last_modified, None, found.size)
+    return found.state
 
 
 def _answer(answer: Answer, _response: BaseHTTPResponse) -> Answer:

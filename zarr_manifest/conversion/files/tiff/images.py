@@ -189,29 +189,30 @@ def _open(url: str, registry: Any) -> Any:
     size, _ = registry.state(url)
     completion = check_structure(partial(registry.read, url), size)
     store, key = registry.resolve(url)
-    if completion is not None:
-        store = _Completed(store, size, completion)
+    file = _TiffFile(store, size, completion or Completion(b"", b""))
 
     async def opened() -> Any:
-        return await tiff.TIFF.open(key, store=store)
+        return await tiff.TIFF.open(key, store=file)
 
     try:
         return sync(opened())
-    except OSError:
-        raise
     except Exception as error:
         # async-tiff does not export the class of its errors.
+        if file.failure is not None:
+            raise file.failure from error
         problem = "a tag has an unexpected form" if "panicked" in str(error) else str(error)
         raise NotConvertibleError(f"async-tiff cannot read the file: {problem}") from error
 
 
-class _Completed:
-    """What async-tiff reads in place of a file whose directories are not complete."""
+class _TiffFile:
+    """What async-tiff reads: a file, and what its directories lack."""
 
     def __init__(self, store: Any, size: int, completion: Completion) -> None:
         self._store = store
         self._size = size
         self._completion = completion
+        #: Why it could not be read.
+        self.failure: Exception | None = None
 
     async def get_range_async(
         self, path: str, *, start: int, end: int | None = None, length: int | None = None
@@ -221,9 +222,12 @@ class _Completed:
         head, tail = self._completion.head, self._completion.tail
         found = b""
         if start < self._size:
-            found = bytes(
-                await self._store.get_range_async(path, start=start, end=min(stop, self._size))
-            )
+            end = min(stop, self._size)
+            try:
+                found = bytes(await self._store.get_range_async(path, start=start, end=end))
+            except Exception as error:
+                self.failure = error
+                raise
         new = head[start:stop]
         past = max(0, start - self._size), max(0, stop - self._size)
         return new + found[len(new) :] + tail[slice(*past)]

@@ -59,7 +59,6 @@ from zarr_manifest.sources import (
     SourceRange,
     Sources,
     access_by_prefix,
-    reader_of,
 )
 from zarr_manifest.stores import hierarchy_reader, open_hierarchy
 from zarr_manifest.zarr_internals import sync
@@ -227,7 +226,7 @@ def _fetch(url: str, access: Mapping[str, Access]) -> bytes:
         return bytes(sync(_fetched(url, access)))
     except SourceNotFoundError as error:
         raise SourceNotFoundError("there is no such object", location=redact(url)) from error
-    except SourceAccessDeniedError as error:
+    except (LocationNotAllowedError, SourceAccessDeniedError) as error:
         raise error.in_context(location=redact(url)) from error.__cause__
     except Exception as error:  # from whichever client reads this scheme
         problem = error.problem if isinstance(error, ManifestError) else error
@@ -247,8 +246,8 @@ async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
         return await reader.read(unquote(name), whole, NO_CONDITIONS)
     location = Base.parse("./").resolve(url)
     assert isinstance(location, UrlLocation)  # it has a scheme
-    store, key = NamedStores(access).find(location)
-    return await reader_of(store).read(key, whole, NO_CONDITIONS)
+    reader, key = NamedStores(access).find(location)
+    return await reader.read(key, whole, NO_CONDITIONS)
 
 
 # ------------------------------------------------------------ versions
