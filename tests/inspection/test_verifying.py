@@ -577,12 +577,9 @@ def test_workers_find_the_same(root: Path) -> None:
         assert comparable(zm.verify(root, parallel=processes, **options)) == expected
     with ThreadPoolExecutor(2) as threads:
         assert comparable(zm.verify(root, parallel=threads, **options)) == expected
-    fork = multiprocessing.get_context("fork")
-    with (
-        ProcessPoolExecutor(1, mp_context=fork) as forks,
-        pytest.raises(ValueError, match="forked"),
-    ):
-        zm.verify(root, parallel=forks, **options)
+    # Files are read without the threads of obstore, which forks lack.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as forks:
+        assert comparable(zm.verify(root, parallel=forks, **options)) == expected
 
 
 @pytest.mark.combinations

@@ -59,7 +59,7 @@ from zarr_manifest.inspection.sampling import Sample
 from zarr_manifest.inspection.validation import Validator
 from zarr_manifest.inspection.verify_state import RecordedRun, VerifyState
 from zarr_manifest.showing import counted, shortened, size
-from zarr_manifest.sources import Allow, Unforked
+from zarr_manifest.sources import Allow
 from zarr_manifest.stores import store_name
 from zarr_manifest.zarr_internals import sync
 
@@ -254,7 +254,7 @@ class _Run:
     def check(self, workers: tuple[Executor, int], deadline: float) -> None:
         """Have all blocks checked, until the deadline."""
         executor, most = workers
-        work = Unforked(_RecordedCheck(self.checker, self.state).check)
+        work = _RecordedCheck(self.checker, self.state).check
         pending: dict[Future[_Found], int] = {}
         try:
             for block in self._blocks():

@@ -32,10 +32,10 @@ from zarr_manifest.sources.named_stores import NamedStores
 from zarr_manifest.sources.own_files import OwnFiles
 from zarr_manifest.sources.plan import plan_requests
 from zarr_manifest.sources.processes import (
-    Unforked,
     import_for_bulk,
     import_for_reading,
     import_meanwhile,
+    require_obstore_threads,
 )
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
@@ -77,7 +77,6 @@ __all__ = [
     "SourceObject",
     "SourceRange",
     "Sources",
-    "Unforked",
     "WebServer",
     "access_by_prefix",
     "anonymous",
@@ -101,6 +100,7 @@ __all__ = [
     "plan_requests",
     "read_ranges",
     "reader_of",
+    "require_obstore_threads",
     "slice_bounds",
     "source_range",
     "undetectable_writers",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zarr_manifest.locations import AllowList, UrlLocation
 from zarr_manifest.sources.access import Access, has_options, open_storage, reader_of
 from zarr_manifest.sources.keys_in_stores import key_within
+from zarr_manifest.sources.processes import require_obstore_threads
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.sources import Sources
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
@@ -58,7 +59,7 @@ class NamedStores:
         Raises
         ------
         SourceError
-            As of :func:`open_storage` and :func:`key_within`.
+            As of :func:`open_storage` and :func:`key_within`; or obstore does not work here.
         """
         prefix, access = self._access(location)
         reader = self._readers.get((prefix, location.query))
@@ -69,8 +70,10 @@ class NamedStores:
             else:
                 reader = reader_of(within_host(storage))
             self._readers[prefix, location.query] = reader
-        store = reader.server if is_web_reader(reader) else reader.store
-        return reader, key_within(store, prefix, location)
+        if is_web_reader(reader):
+            return reader, key_within(reader.server, prefix, location)
+        require_obstore_threads()
+        return reader, key_within(reader.store, prefix, location)
 
     def _follow(self, asked: str, target: str) -> tuple[ObjectReader, str]:
         return self._sources.follow(asked, target)

@@ -41,6 +41,7 @@ from zarr_manifest.sources.byte_ranges import (
     short_body,
 )
 from zarr_manifest.sources.concurrency import in_decoding_thread
+from zarr_manifest.sources.processes import require_obstore_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +111,7 @@ class ObstoreReader(Struct, frozen=True):
         self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
     ) -> memoryview:
         """Return the bytes of a range of an object that `take` has not taken."""
+        require_obstore_threads()
         if span.past_caches:
             again = ObstoreReader(past_caches(self.store))
             return await again.read(key, replace(span, past_caches=False), conditions, take)
@@ -174,6 +176,7 @@ class ObstoreReader(Struct, frozen=True):
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or that version of it, satisfies now."""
+        require_obstore_threads()
         stated = Conditions(version=version)
         options: Any = {**_options(WHOLE, stated), "head": True}
         try:
@@ -194,6 +197,7 @@ class ObstoreReader(Struct, frozen=True):
         ManifestError
             They cannot be listed.
         """
+        require_obstore_threads()
         try:
             pages: Any = _list(self.store, offset=after, chunk_size=PAGE)
             async for page in pages:

@@ -12,13 +12,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import TimeoutError as NotInTime
 from importlib import import_module
 from types import FrameType
 
-from msgspec import Struct, field
-
+from zarr_manifest.errors import SourceError
 from zarr_manifest.locations import Files, WebServers, kind_of
 from zarr_manifest.zarr_internals import io_loop
 
@@ -86,8 +85,9 @@ def import_for_reading(urls: Collection[str], *, is_object_store: bool = False) 
 
 
 def _forked() -> None:
-    global _importing
+    global _importing, _has_threads
     _importing = threading.RLock()
+    _has_threads = None if "obstore" in sys.modules else True
 
 
 if hasattr(os, "register_at_fork"):
@@ -101,37 +101,47 @@ if hasattr(os, "register_at_fork"):
 # Forks -------------------------------------------------------------------------
 
 
-class Unforked[T, R](Struct, frozen=True):
-    """Does the work, unless the worker is a fork of the process that asks for it.
+# Of a fork whose parent had not used obstore, which takes a moment.
+_LONGEST_ANSWER = 3.0
 
-    If that process has used obstore before, the fork lacks obstore's threads and would
-    wait for them forever; only the parent process can know.
+# Whether obstore answers; None if that is to be found out.
+_has_threads: bool | None = True
+
+
+def require_obstore_threads() -> None:
+    """Let a fork fail that lacks the threads of obstore, and would wait for them forever.
+
+    Whether its parent has started them, only asking obstore tells.
+
+    Raises
+    ------
+    SourceError
+        It does not answer.
     """
-
-    work: Callable[[T], R]
-    wanted_by: int = field(default_factory=os.getpid)
-
-    def __call__(self, item: T) -> R:
-        """Do the work for one item."""
-        import multiprocessing  # which takes a while
-
-        parent = multiprocessing.parent_process()
-        if parent is not None and parent.pid == self.wanted_by and _is_fork():
-            raise ValueError(
-                "files cannot be read in forked processes, which lack the threads of obstore: "
-                'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
-            )
-        return self.work(item)
+    global _has_threads
+    if _has_threads is None:
+        _has_threads = _has_answered()
+    if not _has_threads:
+        raise SourceError(
+            "objects cannot be read in this process: it is a fork of one that had read some, and "
+            "lacks the threads of obstore",
+            remedy="Spawn processes instead of forking them: "
+            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")).',
+        )
 
 
-def _is_fork() -> bool:
-    import multiprocessing
+def _has_answered() -> bool:
+    from obstore import head
+    from obstore.store import LocalStore
 
-    if "fork" not in multiprocessing.get_all_start_methods():
-        return False
-    return isinstance(
-        multiprocessing.current_process(), multiprocessing.get_context("fork").Process
-    )
+    answered = threading.Event()
+
+    def ask() -> None:
+        head(LocalStore("/"), "dev/null")  # in a thread of obstore, as all files and requests
+        answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answered.wait(_LONGEST_ANSWER)
 
 
 # The end -----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
 from zarr_manifest.errors import ManifestError
+from zarr_manifest.sources import require_obstore_threads
 from zarr_manifest.stores.relative_sources import store_errors, store_failure, store_name
 from zarr_manifest.zarr_internals import StoreOnStore
 
@@ -156,6 +157,11 @@ def translated(store: Store) -> Store:
 
 class TranslatedStore(OwnStore):
     """Raises :class:`ManifestError`, with a remedy, in place of obstore's errors."""
+
+    async def answer[T](self, answer: Awaitable[T], key: str) -> T:
+        """Return what the store answers, or raise an error of this package."""
+        require_obstore_threads()
+        return await super().answer(answer, key)
 
     def _failure(self, error: Exception, key: str) -> Exception | None:
         from zarr_manifest.sources import known_cause

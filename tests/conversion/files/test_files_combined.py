@@ -17,7 +17,7 @@ import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
 from tests.processes import CONTEXT
-from zarr_manifest.conversion import read_files
+from zarr_manifest.conversion import read_files, scan
 from zarr_manifest.errors import NotConvertibleError, SourceError
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
@@ -103,12 +103,12 @@ def test_in_processes_unless_they_are_forks(months: list[Path], tmp_path: Path) 
     with ProcessPoolExecutor(1, CONTEXT) as pool:
         check(convert(months, tmp_path / "h.zarr", concat_dim="time", parallel=pool), months)
     # The threads of obstore have started by now, which forks lack.
-    fork = multiprocessing.get_context("fork")
-    with (
-        ProcessPoolExecutor(1, fork) as pool,
-        pytest.raises(ValueError, match="files cannot be read in forked processes"),
-    ):
-        list(read_files(months, concat_dim="time", parallel=pool))
+    refused = pytest.raises(SourceError, match="it is a fork of one that had read some")
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        with refused:
+            list(read_files(months, concat_dim="time", parallel=pool))
+        with refused:
+            pool.submit(scan, months[0]).result()
 
 
 def test_a_worker_that_dies(months: list[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Work on many files: in threads, on VirtualiZarr's executors, or the caller's; never on forks."""
+"""Work on many files: in threads, on VirtualiZarr's executors, or the caller's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Literal
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import Advice, Setting, SourceError
 from zarr_manifest.locations import redact
-from zarr_manifest.sources import Unforked
 
 # Of files of which one ended a worker.
 _MOST_NAMED = 3
@@ -54,19 +53,17 @@ def in_parallel[T, R](
     Raises
     ------
     SourceError
-        A worker ended without an answer.
-    ValueError
-        The workers are forks of this process.
+        A worker ended without an answer; or the workers are forks of this process, which lack the
+        threads of obstore.
     """
     get_executor: Any = library("virtualizarr.parallel").get_executor
     executor = get_executor(parallel)
-    checked = Unforked(work)
     if isinstance(executor, Executor):
         # The caller's, who shuts it down.
-        yield from _mapped(executor, checked, items, urls)
+        yield from _mapped(executor, work, items, urls)
         return
     with executor() as made:
-        yield from made.map(checked, items)
+        yield from made.map(work, items)
 
 
 def _mapped[T, R](
