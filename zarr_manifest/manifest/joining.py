@@ -82,7 +82,10 @@ class JoinedReferences:
         path_numbers = columns.path_numbers
         if len(path_numbers) < len(paths):  # a part of others, which share their paths
             path_numbers, paths = number_by_first_use(path_numbers, paths)
-        path_numbers = path_table([self._paths[path] for path in paths])[path_numbers]
+        if not self._paths:
+            self._paths.update(zip(paths, range(len(paths)), strict=True))
+        else:
+            path_numbers = path_table([self._paths[path] for path in paths])[path_numbers]
         self.add(columns._replace(path_numbers=path_numbers), references.extras_by_row())
 
     def _extended[T: np.generic](

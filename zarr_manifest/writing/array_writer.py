@@ -206,7 +206,7 @@ class ArrayWriter:
             )
         self.array = self._declare()
         if not form.inline:
-            self._key(self._first, b"")
+            self._key(self._first, document_checksum(b""))
 
     def write(self, manifest: References) -> None:
         """Write the documents of a manifest that has been checked.
@@ -303,13 +303,14 @@ class ArrayWriter:
 
     def _put_document(self, partition: Partition, part: References) -> tuple[Partition, str]:
         body = self._encode(part)
-        key = self._key(partition, body)
+        checksum = document_checksum(body)
+        key = self._key(partition, checksum)
         if self._states_checksums:
             # Also if it is there: so it is young, and not cleaned away before it is declared.
             self._store.put(key, body)
         elif not self._store.create(key, body) and not self._store.holds(key, body):
             raise _NameTakenError
-        return partition, document_checksum(body)
+        return partition, checksum
 
     def _encode(self, manifest: References) -> bytes:
         limits = Limits()
@@ -328,7 +329,7 @@ class ArrayWriter:
                 )
         return encode_body(self.array.configuration.codecs, document)
 
-    def _key(self, partition: Partition, body: bytes) -> str:
+    def _key(self, partition: Partition, checksum: str) -> str:
         """Return the key under which to write a document in the hierarchy's store.
 
         Raises
@@ -337,7 +338,7 @@ class ArrayWriter:
             If it is not in that store, or would replace metadata or a chunk.
         """
         array = self.array
-        location = array.document(partition, document_checksum(body))
+        location = array.document(partition, checksum)
         if not isinstance(location, StoreLocation):
             raise InvalidPathError(
                 "the document is outside the hierarchy's own store, and cannot be written",

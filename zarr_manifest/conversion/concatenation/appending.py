@@ -293,7 +293,9 @@ def _last_locations(existing: Input, dim: str) -> Iterator[UrlLocation]:
             continue
         for place in (place for loaded in last.loaded() for place in loaded.locations):
             if isinstance(place, UrlLocation):
-                found[place.scheme, place.authority, _directory(place.path)] = place
+                path = place.path
+                directory = path.rpartition("/")[0] or path  # each file in the root by itself
+                found[place.scheme, place.authority, directory] = place
     yield from found.values()
     yield from _resolved(paths)
 

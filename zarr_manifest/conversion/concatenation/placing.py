@@ -106,7 +106,7 @@ def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> 
     parts = _stored(node)
     if parts is None:
         return None
-    return parts.along(axis, chunks_of(node, axis)[-1:] if chunks is None else chunks)
+    return parts.along(axis, chunks)
 
 
 def is_as_written(node: ArrayNode) -> bool:

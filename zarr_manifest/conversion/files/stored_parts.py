@@ -80,14 +80,17 @@ class StoredParts:
         self._kept: Future[list[LoadedManifest]] | None = None
         self._along: dict[tuple[int, range], StoredParts] = {}
 
-    def along(self, axis: int, chunks: range) -> StoredParts:
+    def along(self, axis: int, chunks: range | None = None) -> StoredParts:
         """Return the documents of the partitions that have some chunks along a dimension.
+
+        By default, the last.
 
         Those of one partition's length are kept: the end of what grows is looked at several times.
         """
         partitions = self._array.partitions
         if partitions is None:
             return self
+        chunks = range(partitions.grid_shape[axis])[-1:] if chunks is None else chunks
         length = partitions.shape[axis]
         within = (axis, range(chunks.start // length, -(-chunks.stop // length)))
         is_kept = len(within[1]) == 1
