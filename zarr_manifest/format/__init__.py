@@ -70,14 +70,6 @@ from zarr_manifest.format.keys import (
     parse_relative,
 )
 from zarr_manifest.format.limits import LARGEST_INTEGER, Limits, limit_exceeded, too_much
-from zarr_manifest.format.manifest_document import (
-    Entry,
-    Lines,
-    Members,
-    count_inline_bytes,
-    explain_object,
-    interpret_document,
-)
 from zarr_manifest.format.node_metadata import (
     ArrayMetadata,
     arrays_in,
@@ -108,6 +100,14 @@ from zarr_manifest.format.precedence import (
 from zarr_manifest.lazy_names import from_modules
 
 if TYPE_CHECKING:
+    from zarr_manifest.format.manifest_document import (
+        Entry,
+        Lines,
+        Members,
+        count_inline_bytes,
+        explain_object,
+        interpret_document,
+    )
     from zarr_manifest.format.object_models import (
         ArrayModel,
         GroupModel,
@@ -221,6 +221,14 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
+            "manifest_document": (
+                "Entry",
+                "Lines",
+                "Members",
+                "count_inline_bytes",
+                "explain_object",
+                "interpret_document",
+            ),
             "object_models": (
                 "ArrayModel",
                 "GroupModel",

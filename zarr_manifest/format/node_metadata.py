@@ -235,7 +235,7 @@ def _require_few_levels(node: object) -> None:
         level = [
             each
             for inner in level
-            for each in (inner.values() if type(inner) is dict else inner)
+            for each in (inner.values() if inner.__class__ is dict else inner)
             if type(each) is dict or type(each) is list
         ]
         if not level:

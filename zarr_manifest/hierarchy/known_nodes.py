@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from zarr.abc.store import Store
@@ -49,10 +49,13 @@ from zarr_manifest.hierarchy.node_table import (
     Remembered,
     Route,
     Unsettled,
+    is_manifest_array,
 )
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 from zarr_manifest.sources import SharedCalls, in_order
 from zarr_manifest.stores import list_names
+
+if TYPE_CHECKING:
+    from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 # Number of metadata documents to read at the same time.
 _CONCURRENT_CALLS = 16
@@ -91,7 +94,7 @@ class KnownNodes(NodeTable):
         array = None if state is None else state.array
         if type(array) is Native:
             return array
-        if isinstance(array, ChunkManifestTransformer):
+        if is_manifest_array(array):
             return _route_in(array, path, key)
         return None
 
@@ -212,7 +215,7 @@ class KnownNodes(NodeTable):
         array = None if state is None else state.array
         if type(array) is Native:
             return None
-        if isinstance(array, ChunkManifestTransformer):
+        if is_manifest_array(array):
             return array
         chunk = await self.owner(key)
         return None if chunk is None else chunk.array
@@ -228,7 +231,7 @@ class KnownNodes(NodeTable):
         for ancestor in [path, *ancestors(path)]:
             array = await self._discover(ancestor)
             if array is not None:
-                return array if isinstance(array, ChunkManifestTransformer) else None
+                return array if is_manifest_array(array) else None
             if self._known(ancestor).own == "group":
                 return None  # no array is above a group
         return None
@@ -273,7 +276,7 @@ class KnownNodes(NodeTable):
             known = self._interpret(path, array)
         if isinstance(known, ManifestError):
             raise known.in_context()
-        return known if isinstance(known, ChunkManifestTransformer) else None
+        return known if is_manifest_array(known) else None
 
     # Reading again -----------------------------------------------------------------
 

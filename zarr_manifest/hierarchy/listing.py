@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from zarr.abc.store import Store
@@ -16,11 +17,12 @@ from zarr.abc.store import Store
 from zarr_manifest.errors import LocationNotAllowedError
 from zarr_manifest.format import METADATA_NAMES, ancestors, join, node_of_metadata, owner_candidates
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
 from zarr_manifest.locations import Location
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import store_name, unknown_members
+
+if TYPE_CHECKING:
+    from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 # Number of nodes to read at the same time.
 _CONCURRENT_CALLS = 16
@@ -194,6 +196,8 @@ async def list_locations(
     ManifestError
         There is no hierarchy, it cannot be listed, or a manifest cannot be loaded.
     """
+    from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
+
     found: list[tuple[Location, int, int]] = []
     for node in await list_nodes(await open_for_reading(store), directories=directories):
         if node.problem is not None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable
-from typing import Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 from zarr.abc.store import Store
@@ -29,7 +30,11 @@ from zarr_manifest.format import (
     without_declarations,
 )
 from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 
 class Native(Struct, frozen=True):
@@ -49,6 +54,14 @@ type BuildArray = Callable[[str, dict[str, Any], Configuration], ChunkManifestTr
 
 type Array = Native | ChunkManifestTransformer | ManifestError
 """What reads an array's chunks, or the error that refuses it."""
+
+
+_OTHERS = (Native, Unsettled, ManifestError, NoneType)
+
+
+def is_manifest_array(array: Array | Unsettled | None) -> TypeIs[ChunkManifestTransformer]:
+    """Whether this reads a manifest array; its class is imported with the first one."""
+    return not isinstance(array, _OTHERS)
 
 
 class ConsolidatedCopy(Struct, frozen=True):
@@ -255,7 +268,7 @@ class NodeTable:
             known = self._note(place, array, None if is_own else path)
             if isinstance(known, ManifestError) and (is_own or not _opens(array.undeclared)):
                 raise known.in_context()
-            if isinstance(known, ChunkManifestTransformer):
+            if is_manifest_array(known):
                 known.opened()
         return declaring
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import marshal
 import zlib
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,8 +18,10 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr_manifest.format import ArrayMetadata
 from zarr_manifest.hierarchy.contradictions import replaced
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
-from zarr_manifest.hierarchy.node_table import NATIVE, UNKNOWN, NodeState
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+from zarr_manifest.hierarchy.node_table import NATIVE, UNKNOWN, NodeState, is_manifest_array
+
+if TYPE_CHECKING:
+    from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 # A task of dask takes what an array was along; beyond this many bytes, only a digest.
 _MOST_BYTES = 64 * 1024
@@ -71,16 +73,16 @@ class OpenedArray(KnownNodes):
         """
         state = known._states.get(path, UNKNOWN)
         array = state.array
-        if isinstance(array, ChunkManifestTransformer):
-            if path in known._replaced and not _are_alike(array, shown):
-                found = cls(known, path, NodeState(array=replaced(path)))
-                found._expected[path] = b""  # in other processes, too
-                return found
-            if array.declared.is_unprotected:
-                return None  # its document may be replaced
-        elif array is not NATIVE:
+        if array is NATIVE:
+            return cls(known, path, replace(state))
+        if not is_manifest_array(array):
             return None
-        return cls(known, path, replace(state))
+        if path in known._replaced and not _are_alike(array, shown):
+            found = cls(known, path, NodeState(array=replaced(path)))
+            found._expected[path] = b""  # in other processes, too
+            return found
+        # A document that is not protected may be replaced.
+        return None if array.declared.is_unprotected else cls(known, path, replace(state))
 
     @classmethod
     def unpickled(cls, known: KnownNodes, pickled: PickledArray) -> Self:

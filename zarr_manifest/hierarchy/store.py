@@ -32,7 +32,6 @@ from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.opened_array import OpenedArray, PickledArray
 from zarr_manifest.hierarchy.readable_store import ReadableStore
-from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
 from zarr_manifest.locations import (
     ReferencedLocation,
     UrlLocation,
@@ -69,6 +68,11 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer
     from zarr.abc.codec import CodecPipeline
 
+    from zarr_manifest.hierarchy.transformer import (
+        ChunkManifestTransformer,
+        ConditionCheck,
+        Verify,
+    )
     from zarr_manifest.sources import ManyRanges, Receiver
 
 
@@ -231,7 +235,7 @@ class ManifestStore(ReadableStore):
     def _transformer(
         self, path: str, metadata: dict[str, Any], configuration: Configuration
     ) -> ChunkManifestTransformer:
-        return ChunkManifestTransformer(
+        return _class_of_arrays()(
             path,
             metadata,
             configuration,
@@ -484,10 +488,21 @@ def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
     return _bulk_pipeline()(usual)
 
 
+# Imported with the first array: stores are opened for other purposes, too; and a server may be
+# asked for metadata before.
+
+
 @functools.cache
 def _bulk_pipeline() -> Callable[[CodecPipeline], CodecPipeline]:
-    # Imported with the first array: stores are opened for other purposes, too.
     import_for_bulk()
     from zarr_manifest.pipeline import BulkCodecPipeline
 
     return BulkCodecPipeline
+
+
+@functools.cache
+def _class_of_arrays() -> type[ChunkManifestTransformer]:
+    import_for_bulk()
+    from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+
+    return ChunkManifestTransformer
