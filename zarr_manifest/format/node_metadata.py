@@ -120,6 +120,16 @@ class ArrayMetadata(Struct, frozen=True):
             members.pop(TRANSFORMERS, None)
         return members
 
+    def declaration_with(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the members that declare a manifest, with others in the configuration."""
+        transformers = [
+            {**each, "configuration": {**each["configuration"], **members}}
+            if is_declaration(each)
+            else each
+            for each in self.transformers
+        ]
+        return self.declaration | {TRANSFORMERS: transformers}
+
     @property
     def undeclared(self) -> dict[str, Any]:
         """A copy of the metadata as zarr is shown it, without what declares a manifest."""

@@ -23,7 +23,6 @@ from zarr_manifest.format import (
     METADATA_NAMES,
     MOST_NAMES,
     TRANSFORMER_NAME,
-    TRANSFORMERS,
     ArrayMetadata,
     ChunkGrid,
     Configuration,
@@ -36,7 +35,6 @@ from zarr_manifest.format import (
     format_canonical,
     has_consolidated,
     interpret_declaration,
-    is_declaration,
     join,
     likely_owner,
     node_of_metadata,
@@ -434,11 +432,7 @@ def _resized_declaration(path: str, stored: ArrayMetadata, new: ArrayMetadata) -
             remedy=Advice("Write the manifest with a larger ", Setting("partition_shape"), "."),
         )
     names = [format_canonical(index) for index in before]
-    transformers = [
-        _with_partitions(item, names) if is_declaration(item) else item
-        for item in stored.transformers
-    ]
-    return {**declared, TRANSFORMERS: transformers}
+    return stored.declaration_with({"partitions": names})
 
 
 def _partitions(array: ArrayMetadata, shape: tuple[int, ...]) -> Partitions | None:
@@ -446,8 +440,3 @@ def _partitions(array: ArrayMetadata, shape: tuple[int, ...]) -> Partitions | No
     if grid is None or len(shape) != len(grid.counts):
         return None  # the array cannot be read
     return Partitions(grid.counts, shape)
-
-
-def _with_partitions(declaration: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    configuration = {**declaration["configuration"], "partitions": names}
-    return {**declaration, "configuration": configuration}

@@ -13,12 +13,10 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import InvalidConfigurationError, InvalidPathError, in_context
 from zarr_manifest.format import (
-    TRANSFORMERS,
     ArrayMetadata,
     Limits,
     document_checksum,
     format_canonical,
-    is_declaration,
     strict,
 )
 from zarr_manifest.hierarchy import (
@@ -223,10 +221,4 @@ def _with_checksums(
     if array.partitions is not None:
         indices = sorted(index for index in checksums if index is not None)
         stated = {"partitions": {format_canonical(index): checksums[index] for index in indices}}
-    transformers = [
-        {**each, "configuration": {**each["configuration"], **stated}}
-        if is_declaration(each)
-        else each
-        for each in ArrayMetadata("", metadata).transformers
-    ]
-    return {**metadata, TRANSFORMERS: transformers}
+    return metadata | ArrayMetadata("", metadata).declaration_with(stated)
