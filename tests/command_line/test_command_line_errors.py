@@ -99,7 +99,7 @@ def test_a_directory_of_files(inputs: Path) -> None:
         ("verify data.zarr --read 3", "what is read is 'all'"),
         ("verify data.zarr --decode", "say which: --read"),
         ("verify data.zarr --since 30d", "name their file with --state"),
-        ("verify data.zarr --parallel lithops", "--parallel takes a number"),
+        ("verify data.zarr --parallel lithops", "--parallel lithops is for files"),
         ("verify data.zarr --parallel 0", "--parallel takes"),
         ("verify data.zarr --add tags", "--add takes"),
         ("info data.zarr --allow nonsense", "nonsense"),

@@ -32,7 +32,7 @@ def test_files_that_fail_are_named(tmp_path: Path) -> None:
     days = write_days(tmp_path / "days", 3)
     age(Path(days[1].write_bytes(b"no file") and days[1]))
     scans = tmp_path / "scans"
-    done = run("scan", *days, "--scans", scans, "--parallel", "threads")
+    done = run("scan", *days, "--scans", scans, "--parallel", "2")
     assert done.status == 1
     assert done.stdout == f"{scans}: 0 scans found, 2 made\n"
     assert f"refused: {days[1].as_uri()}: not_convertible: " in done.stderr

@@ -43,8 +43,8 @@ format_option = click.option(
 parallel_option = click.option(
     "--parallel",
     metavar="HOW",
-    help="Parse files in parallel: threads, processes, dask, lithops, or the address of a dask "
-    "scheduler, such as tcp://127.0.0.1:8786.",
+    help="Parse files in parallel: threads or a number of them, processes, dask, lithops, or the "
+    "address of a dask scheduler, such as tcp://127.0.0.1:8786.",
 )
 
 checksum_option = click.option(
@@ -196,7 +196,7 @@ def lines_of(file: TextIO | None) -> list[str]:
 
 @contextmanager
 def executor(how: str | None) -> Generator[Parallel]:
-    """Provide the executor that parses many files.
+    """Provide what works in parallel; False if nothing does.
 
     Raises
     ------
@@ -206,8 +206,9 @@ def executor(how: str | None) -> Generator[Parallel]:
     match how:
         case None:
             yield False
-        case "threads":
-            with ThreadPoolExecutor() as threads, _leaving_no_work(threads):
+        case _ if how == "threads" or (how.isdecimal() and int(how)):
+            number = None if how == "threads" else int(how)
+            with ThreadPoolExecutor(number) as threads, _leaving_no_work(threads):
                 yield threads
         case "processes":
             # Not forked: forks would lack the threads of obstore.
@@ -226,7 +227,8 @@ def executor(how: str | None) -> Generator[Parallel]:
                 yield client.get_executor()
         case _:
             raise click.UsageError(
-                f"--parallel takes threads, processes, dask, lithops or an address, not {how!r}"
+                "--parallel takes threads or a number of them, processes, dask, lithops or an "
+                f"address, not {how!r}"
             )
 
 

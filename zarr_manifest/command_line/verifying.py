@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -84,8 +84,8 @@ _MOST_LINES = 100
 @click.option(
     "--parallel",
     metavar="HOW",
-    help="Check in parallel: a number of threads, processes, dask, or the address of a dask "
-    "scheduler, such as tcp://127.0.0.1:8786. By default, a few threads.",
+    help="Check in parallel: threads or a number of them, processes, dask, or the address of a "
+    "dask scheduler, such as tcp://127.0.0.1:8786. By default, a few threads.",
 )
 @click.option(
     "--rate",
@@ -185,19 +185,11 @@ def verify(
 @contextmanager
 def _workers(how: str | None) -> Generator[Executor | None]:
     """Provide what checks blocks of chunks."""
-    if how is None:
-        yield None
-    elif how.isdecimal() and int(how):
-        with ThreadPoolExecutor(int(how)) as threads:
-            yield threads
-    elif how == "dask":
+    if how == "dask":
         with dask_client(None) as client:
             yield client.get_executor()
-    else:
-        with executor(how) as found:
-            if not isinstance(found, Executor):
-                raise click.UsageError(
-                    "--parallel takes a number of threads, processes, dask or the address of a "
-                    f"dask scheduler, not {how!r}"
-                )
-            yield found
+        return
+    with executor(how) as found:
+        if isinstance(found, str):
+            raise click.UsageError(f"--parallel {found} is for files, not for chunks")
+        yield found or None
