@@ -9,6 +9,7 @@ from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint, ZarrBackendEntrypoint
 
 from zarr_manifest.hierarchy import ManifestStore
+from zarr_manifest.sources import Allow
 from zarr_manifest.stores import store_as_zarr_would
 
 # Of a ManifestStore, which says what they mean.
@@ -36,25 +37,29 @@ class ManifestBackendEntrypoint(BackendEntrypoint):
         """Whether this is a ManifestStore; paths and URLs belong to xarray's own engine."""
         return isinstance(filename_or_obj, ManifestStore)
 
-    def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
+    def open_dataset(self, filename_or_obj: Any, *, allow: Allow = None, **options: Any) -> Dataset:
         """Open one group of a hierarchy as a dataset."""
-        dataset: Dataset = _opened("open_dataset", filename_or_obj, options)
+        dataset: Dataset = _opened("open_dataset", filename_or_obj, allow, options)
         return dataset
 
-    def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
+    def open_datatree(
+        self, filename_or_obj: Any, *, allow: Allow = None, **options: Any
+    ) -> DataTree:
         """Open a hierarchy as a tree of datasets."""
-        tree: DataTree = _opened("open_datatree", filename_or_obj, options)
+        tree: DataTree = _opened("open_datatree", filename_or_obj, allow, options)
         return tree
 
-    def open_groups_as_dict(self, filename_or_obj: Any, **options: Any) -> dict[str, Dataset]:
+    def open_groups_as_dict(
+        self, filename_or_obj: Any, *, allow: Allow = None, **options: Any
+    ) -> dict[str, Dataset]:
         """Open every group of a hierarchy as a dataset, by path."""
-        groups: dict[str, Dataset] = _opened("open_groups_as_dict", filename_or_obj, options)
+        groups: dict[str, Dataset] = _opened("open_groups_as_dict", filename_or_obj, allow, options)
         return groups
 
 
-def _opened(method: str, location: Any, options: dict[str, Any]) -> Any:
+def _opened(method: str, location: Any, allow: Allow, options: dict[str, Any]) -> Any:
     """Return what a method of xarray's own engine opens of a ManifestStore."""
-    settings = {name: options.pop(name, None) for name in _SETTINGS}
+    settings = {name: options.pop(name, None) for name in _SETTINGS} | {"allow": allow}
     given = {name: value for name, value in settings.items() if value is not None}
     store = _store(location, given, options.pop("storage_options", None))
     # Untyped: xarray's type hints do not allow stores here.
