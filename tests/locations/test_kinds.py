@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,8 +25,9 @@ from zarr_manifest.locations import (
     redact,
     storage_kinds,
 )
-from zarr_manifest.sources import NamedStores, environment, urls_of, within_host
+from zarr_manifest.sources import NamedStores, access_by_prefix, environment, urls_of, within_host
 from zarr_manifest.stores import store_urls
+from zarr_manifest.writing import guarded_store
 
 
 class BarnStore(S3Store):
@@ -70,7 +73,8 @@ def test_a_new_kind_needs_only_its_record(barn: Cloud, monkeypatch: pytest.Monke
     monkeypatch.setenv("AZURE_USER_AGENT", "of another cloud")
     monkeypatch.setenv("BARN_USER_AGENT", "of the barn")
     stores = NamedStores({"barn://stall/": environment()})
-    store: Any = stores.find(UrlLocation("barn", "stall", "f"))[0]
+    reader: Any = stores.find(UrlLocation("barn", "stall", "f"))[0]
+    store = reader.store
     assert store.config["bucket"] == "stall"
     assert store.client_options["user_agent"] == "of the barn"
 
@@ -80,14 +84,58 @@ def test_a_new_kind_needs_only_its_record(barn: Cloud, monkeypatch: pytest.Monke
     assert "barn.example" in guarded.client_options["proxy_excludes"]
 
 
+class SiloStore:
+    """What reads another made-up cloud, and is none of obstore's own classes."""
+
+    __module__ = "obstore.store"  # of which zarr takes stores
+
+    config: Mapping[str, str] = MappingProxyType({"bucket": "stall"})
+    client_options: Mapping[str, Any] = MappingProxyType({})
+    prefix = None
+
+    def __init__(self, **named: Any) -> None:
+        self.named = named
+
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), self.named
+
+
+def test_the_store_of_a_new_kind_is_an_access_and_takes_conditional_puts(
+    barn: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import obstore.store
+
+    own: Any = SiloStore()
+    with pytest.raises(TypeError, match="SiloStore"):
+        access_by_prefix({"barn://stall/": own})
+    with pytest.raises(zm.errors.WriteConflictError, match="SiloStore"):
+        guarded_store(own)
+    silo = replace(barn, schemes=("silo",), store="SiloStore")
+    monkeypatch.setattr(kinds, "_KINDS", (silo, *storage_kinds()))
+    monkeypatch.setattr(obstore.store, "SiloStore", SiloStore, raising=False)
+    assert access_by_prefix({"silo://stall/": own}) == {"silo://stall/": own}
+    found: Any = guarded_store(own).store
+    assert isinstance(found.store, SiloStore)
+
+
+@pytest.mark.parametrize("cloud", [kind for kind in storage_kinds() if isinstance(kind, Cloud)])
+def test_every_cloud_is_an_access_and_takes_conditional_puts(cloud: Cloud) -> None:
+    scheme = cloud.schemes[0]
+    options = {"account_name": "account"} if cloud.store == "AzureStore" else {}
+    prefix = UrlLocation(scheme, "name", "")
+    own: Any = NamedStores({prefix.url: options}).open_directory(prefix, "")
+    assert access_by_prefix({prefix.url: own}) == {prefix.url: own}
+    assert isinstance(guarded_store(own).store, ObjectStore)
+
+
 def test_credentials_of_a_new_kind_are_not_those_of_another(
     barn: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without access in `allow`, requests are not signed, whatever the environment has."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "SECRET")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-    store: Any = NamedStores({}).find(UrlLocation("barn", "stall", "f"))[0]
-    assert store.config["skip_signature"] == "true"
+    reader: Any = NamedStores({}).find(UrlLocation("barn", "stall", "f"))[0]
+    assert reader.store.config["skip_signature"] == "true"
 
 
 def test_a_scheme_without_a_record_is_refused_everywhere() -> None:

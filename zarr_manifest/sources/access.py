@@ -169,9 +169,9 @@ def has_options(access: Access) -> TypeIs[Anonymous | Environment | Mapping[str,
 def _is_access(value: Any) -> bool:
     if has_options(value) or is_range_reader(value):
         return True
-    from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
+    from obstore.store import HTTPStore, LocalStore, MemoryStore
 
-    return isinstance(value, S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore)
+    return isinstance(value, HTTPStore | LocalStore | MemoryStore) or cloud_of(value) is not None
 
 
 def describe_access(access: Access) -> str:

@@ -26,6 +26,7 @@ from zarr_manifest.sources import (
     Allow,
     OwnFiles,
     access_by_prefix,
+    cloud_of,
     known_cause,
     undetectable_writers,
 )
@@ -397,11 +398,11 @@ def guarded_store(
 
 
 def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
-    from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
+    from obstore.store import LocalStore, MemoryStore
 
     inner: Any = store.store
     if isinstance(inner, LocalStore) and inner.prefix is not None:
         return _Directory(store)
-    if isinstance(inner, S3Store | GCSStore | AzureStore | MemoryStore):
+    if isinstance(inner, MemoryStore) or cloud_of(inner) is not None:
         return _ObjectStorage(store)
     raise undetectable_writers(type(inner).__name__)
