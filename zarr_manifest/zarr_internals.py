@@ -31,6 +31,7 @@ __all__ = [
     "CodecsOfPipeline",
     "InnerSelection",
     "StoreOnStore",
+    "array_checks",
     "array_class",
     "codecs_of",
     "decode_synchronously",
@@ -154,29 +155,41 @@ def supports_synchronous_io(store: Store) -> bool:
     )
 
 
+# Called with the metadata and the place of each array that zarr is about to make.
+array_checks: list[Callable[[Any, StorePath], None]] = []
+
+
 def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
     """Prepare the arrays that zarr makes from now on of stores with a method ``_of_array``.
 
     That is given an array's path and metadata, and returns the array's own store. The array's
     pipeline, which zarr's configuration names, is wrapped unless `zarr_manifest.bulk` is false
     there, always with the same function. Prepares nothing if this release of zarr makes arrays in
-    a different way.
+    a different way. From now on, `array_checks` are called with all arrays.
     """
     global _prepares_arrays
-    if _prepares_arrays or not _makes_arrays():
+    if _prepares_arrays:
+        return
+    try:
+        initialize: Any = vars(array_class())["__init__"]
+    except RuntimeError:
         return
     _prepares_arrays = True
-    initialize: Any = vars(zarr.AsyncArray)["__init__"]
+    has_both = {"store_path", "codec_pipeline"} <= {*inspect.unwrap(initialize).__code__.co_consts}
 
     @functools.wraps(initialize)
-    def initialize_prepared(array: Any, *of: Any, **options: Any) -> None:
-        initialize(array, *of, **options)
-        place = array.store_path
-        store_of = getattr(place.store, "_of_array", None)
-        if store_of is None:
+    def initialize_prepared(
+        array: Any, metadata: Any, store_path: StorePath, *more: Any, **options: Any
+    ) -> None:
+        for check in array_checks:
+            check(metadata, store_path)
+        initialize(array, metadata, store_path, *more, **options)
+        store_of = getattr(store_path.store, "_of_array", None)
+        if store_of is None or not has_both:
             return
-        own: Any = object.__new__(StorePath)  # the path need not be normalised again
-        own.store, own.path = store_of(place.path, array.metadata), place.path
+        # zarr has no setting by which a store could say how its arrays are read: without this,
+        # `zarr.open` and `xr.open_zarr` of a ManifestStore ask for each chunk alone.
+        own = StorePath(store_of(store_path.path, array.metadata), store_path.path)
         object.__setattr__(array, "store_path", own)
         if zarr.config.get("zarr_manifest.bulk", True):
             object.__setattr__(array, "codec_pipeline", wrap(array.codec_pipeline))
@@ -185,16 +198,6 @@ def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
 
 
 _prepares_arrays = False
-
-
-def _makes_arrays() -> bool:
-    """Whether zarr makes all arrays, with their stores and pipelines, in the way that is known."""
-    try:
-        initialize = vars(array_class())["__init__"]
-    except RuntimeError:
-        return False
-    code = inspect.unwrap(initialize).__code__
-    return {"store_path", "codec_pipeline"} <= {*code.co_consts}
 
 
 class CodecsOfPipeline(Struct, frozen=True):

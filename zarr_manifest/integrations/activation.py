@@ -1,8 +1,8 @@
 """Activation: let ``zarr.open`` itself read manifest arrays.
 
-Replaces zarr's one function that turns paths and URLs into stores, and the initialisation of its
-arrays: what is opened past the first would have fill values, and is refused by the second.
-Disabling it leaves neither behind.
+Replaces zarr's one function that turns paths and URLs into stores, and checks the arrays that zarr
+makes: what is opened past that function would have fill values, and is refused. Disabling it
+leaves neither behind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from zarr_manifest.errors import Advice, Setting, UnsupportedTransformerError
 from zarr_manifest.format import Limits
@@ -22,11 +22,17 @@ from zarr_manifest.sources import (
     access_by_prefix,
 )
 from zarr_manifest.stores import store_name
-from zarr_manifest.zarr_internals import array_class, ignored_transformers, is_store, opening_module
+from zarr_manifest.zarr_internals import (
+    array_checks,
+    array_class,
+    ignored_transformers,
+    is_store,
+    opening_module,
+)
 
 _lock = threading.RLock()
 _active: list[Activation] = []
-_replaced: list[tuple[Any, str, Any]] = []
+_replaced: list[tuple[Any, Any]] = []
 
 
 class Activation:
@@ -49,9 +55,10 @@ class Activation:
             if self not in _active:
                 return
             _active.remove(self)
-            while _replaced and not _active:
-                owner, name, original = _replaced.pop()
-                setattr(owner, name, original)
+            if not _active:
+                module, original = _replaced.pop()
+                module.make_store = original
+                array_checks.remove(_refuse_ignored)
 
     def __enter__(self) -> Self:
         return self
@@ -122,20 +129,16 @@ def enable(
         "limits": limits,
     }
     activation = Activation(settings, stores=stores)
-    prepare_zarr()  # before: what is replaced here is put back
+    prepare_zarr()
     with _lock:
-        module, arrays = opening_module(), array_class()
+        module: Any = opening_module()
+        array_class()  # raises if arrays are made in a way that cannot be checked
         if not _active:
-            _replace(module, "make_store", _make_manifest_store)
-            _replace(arrays, "__init__", _initialize)
+            _replaced.append((module, module.make_store))
+            module.make_store = _make_manifest_store(module.make_store)
+            array_checks.append(_refuse_ignored)
         _active.append(activation)
     return activation
-
-
-def _replace(owner: Any, name: str, replacement: Any) -> None:
-    original = cast("dict[str, Any]", vars(owner))[name]
-    _replaced.append((owner, name, original))
-    setattr(owner, name, replacement(original))
 
 
 def _make_manifest_store(make_store: Any) -> Any:
@@ -156,26 +159,19 @@ def _make_manifest_store(make_store: Any) -> Any:
     return make_manifest_store
 
 
-def _initialize(initialize: Any) -> Any:
-    @functools.wraps(initialize)
-    def initialize_unless_ignored(
-        array: Any, metadata: Any, store_path: Any, *more: Any, **options: Any
-    ) -> None:
-        # Only those that no store has hidden.
-        ignored = ignored_transformers(metadata)
-        if ignored:
-            raise UnsupportedTransformerError(
-                f"zarr would ignore the storage transformer {ignored[0]!r} here, and return fill "
-                "values",
-                array=store_path.path,
-                location=store_name(store_path.store),
-                remedy=Advice(
-                    "Open a zarr_manifest.ManifestStore of the store instead; or let "
-                    "zarr_manifest.enable do so, with ",
-                    Setting("stores", True),
-                    ".",
-                ),
-            )
-        initialize(array, metadata, store_path, *more, **options)
-
-    return initialize_unless_ignored
+def _refuse_ignored(metadata: Any, place: Any) -> None:
+    """Refuse an array whose storage transformers no store has hidden from zarr."""
+    ignored = ignored_transformers(metadata)
+    if ignored:
+        raise UnsupportedTransformerError(
+            f"zarr would ignore the storage transformer {ignored[0]!r} here, and return fill "
+            "values",
+            array=place.path,
+            location=store_name(place.store),
+            remedy=Advice(
+                "Open a zarr_manifest.ManifestStore of the store instead; or let "
+                "zarr_manifest.enable do so, with ",
+                Setting("stores", True),
+                ".",
+            ),
+        )
