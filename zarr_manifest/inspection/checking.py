@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import pickle
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -210,6 +209,7 @@ class _Check:
         self.result = BlockResult(block.key, block.array, len(block), block.empty)
         self.faults: dict[int, Fault] = {}
         self.stops = block.ranges.stops.copy()
+        self.examined = np.zeros(len(block), np.bool_)
 
     def compare(self, rows: npt.NDArray[np.int64], source: SourceObject, state: _State) -> None:
         """Compare an object's state with what entries record, and with where its chunks end."""
@@ -247,13 +247,18 @@ class _Check:
         for row in np.flatnonzero(block.wanted[block.ranged] & (sizes > block.most)).tolist():
             problem = f"for this chunk, {counted(int(sizes[row]), 'byte')} would be read"
             self.fail([row], limit_exceeded(problem, block.most, "chunk_bytes"))
-        is_wanted = block.wanted[block.ranged].copy()
+        is_wanted = (block.wanted & ~self.examined)[block.ranged]
         is_wanted[np.isin(block.ranged, list(self.faults))] = False
         return np.flatnonzero(is_wanted)
 
     def finished(self, source_of: Callable[[Location], str]) -> BlockResult:
         """Return what was found."""
         block, result = self.block, self.result
+        sizes = self.stops - block.ranges.starts
+        result.nbytes = int(sizes[self.examined[block.ranged]].sum())
+        if block.metadata is None:  # nothing was decoded
+            examined = np.flatnonzero(self.examined).tolist()
+            result.uncompared = sum(position not in block.checksums for position in examined)
         objects = block.ranges.objects
         names = ["native" if block.is_native else source_of(each.location) for each in objects]
         labels = list(dict.fromkeys(("inline", *names)))
@@ -301,15 +306,13 @@ class _ChunkReader:
         self._check = check
         self._decoding = decoding
         self._rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._arrived: set[int] = set()
-        self._lock = threading.Lock()
 
     def read_inline(self) -> None:
         """Check the chunks whose bytes the manifest holds."""
         block = self._check.block
         for position, body in block.inline.items():
             if block.wanted[position]:
-                self._examine(position, memoryview(body), None)
+                self._examine(position, memoryview(body))
 
     async def read_ranges(self, sources: Sources) -> None:
         """Read all ranges, and go on after a failure."""
@@ -318,8 +321,8 @@ class _ChunkReader:
         wanted = check.wanted_rows()
         is_empty = ranges.starts[wanted] == ranges.stops[wanted]
         for row in wanted[is_empty].tolist():
-            await in_decoding_thread(self._take, ranges, row, memoryview(b""))
-        self._rows, self._arrived = wanted[~is_empty], set()
+            await in_decoding_thread(self._take, row, memoryview(b""))
+        self._rows = wanted[~is_empty]
         while len(self._rows):
             try:
                 await read_ranges(sources, ranges.of_rows(self._rows), self)
@@ -327,15 +330,11 @@ class _ChunkReader:
             except RangeError as failed:
                 # It may be about another range of the same request.
                 number = ranges.object_numbers[self._rows[failed.row]]
-            left = self._left()
+            left = self._rows[~check.examined[check.block.ranged[self._rows]]]
             for row in left[ranges.object_numbers[left] == number].tolist():
                 if int(check.block.ranged[row]) not in check.faults:
                     await self._read_alone(sources, ranges, row, left)
-            left = left[ranges.object_numbers[left] != number]
-            self._rows, self._arrived = left, set()
-
-    def _left(self) -> npt.NDArray[np.int64]:
-        return np.delete(self._rows, list(self._arrived))
+            self._rows = left[ranges.object_numbers[left] != number]
 
     async def _read_alone(
         self, sources: Sources, ranges: ManyRanges, row: int, others: npt.NDArray[np.int64]
@@ -350,7 +349,7 @@ class _ChunkReader:
         except ManifestError as error:
             self._check.fail(others[ranges.object_numbers[others] == number], error)
         else:
-            await in_decoding_thread(self._take, ranges, row, body)
+            await in_decoding_thread(self._take, row, body)
 
     def destination(self, row: int) -> memoryview | None:
         """Return None: all bytes are looked at."""
@@ -358,33 +357,29 @@ class _ChunkReader:
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Take the bytes of some ranges."""
-        ranges = self._check.block.ranges
         for row, body in zip(rows, bodies, strict=True):
-            self._take(ranges, int(self._rows[row]), body)
-            self._arrived.add(row)
+            self._take(int(self._rows[row]), body)
 
-    def _take(self, ranges: ManyRanges, row: int, body: memoryview) -> None:
-        source = ranges.objects[int(ranges.object_numbers[row])]
-        position = int(self._check.block.ranged[row])
-        self._examine(position, body, str(source.location))
+    def _take(self, row: int, body: memoryview) -> None:
+        self._examine(int(self._check.block.ranged[row]), body, row)
 
-    def _examine(self, position: int, body: memoryview, location: str | None) -> None:
+    def _examine(self, position: int, body: memoryview, row: int | None = None) -> None:
         """Compare the bytes of a chunk with its checksum, and decode them."""
         check, block = self._check, self._check.block
-        if location is not None:
-            with self._lock:
-                check.result.nbytes += len(body)
         checksum = block.checksums.get(position)
+        fault = None
         try:
             if checksum is not None:
                 verify_checksum(checksum, body)
         except ManifestError as error:
-            check.faults[position] = Fault.of(error.in_context(location=location))
-            return
-        if self._decoding is not None:
+            fault = Fault.of(error)
+        if fault is None and self._decoding is not None:
             failure = self._decoding.failure(block.index(position), body)
             if failure is not None:
-                check.faults[position] = Fault("undecodable", f"undecodable: {failure}", location)
-        elif checksum is None:
-            with self._lock:
-                check.result.uncompared += 1
+                fault = Fault("undecodable", f"undecodable: {failure}")
+        if fault is not None and row is not None:
+            source = block.ranges.objects[int(block.ranges.object_numbers[row])]
+            fault = structs.replace(fault, location=str(source.location))
+        if fault is not None:
+            check.faults[position] = fault
+        check.examined[position] = True
