@@ -241,7 +241,7 @@ class FileServer:
     latency
         Seconds to wait before every answer; may be changed at any time.
     bandwidth
-        Bytes that all connections together carry in a second.
+        Bytes that all connections together carry in a second; may be changed at any time.
     host
         An address of the loopback interface: each is a host of its own.
 
@@ -261,7 +261,8 @@ class FileServer:
         host: str = "127.0.0.1",
     ) -> None:
         self.latency = latency
-        self._bandwidth = bandwidth
+        self.bandwidth = bandwidth
+        self.sent = 0  # bytes of bodies
         self._sent_at = 0.0
         self._host = host
         self._directory = None if directory is None else directory.resolve()
@@ -301,9 +302,10 @@ class FileServer:
             return list(self._requests)
 
     def clear(self) -> None:
-        """Forget the recorded requests."""
+        """Forget the recorded requests, and what was sent."""
         with self._lock:
             self._requests.clear()
+            self.sent = 0
 
     def put(
         self,
@@ -351,8 +353,10 @@ class FileServer:
 
     def _send(self, body: bytes | memoryview, file: BufferedIOBase) -> None:
         """Send a body, at the pace of the line that all connections share."""
-        if math.isinf(self._bandwidth):
+        if math.isinf(self.bandwidth):
             file.write(body)
+            with self._lock:
+                self.sent += len(body)
             return
         view = memoryview(body)
         for first in range(0, len(view), _PIECE):
@@ -360,10 +364,12 @@ class FileServer:
             with self._lock:
                 now = time.monotonic()
                 begin = max(self._sent_at, now - _BURST)
-                self._sent_at = begin + len(piece) / self._bandwidth
+                self._sent_at = begin + len(piece) / self.bandwidth
             if begin > now:
                 self.wait(begin - now)
             file.write(piece)
+            with self._lock:
+                self.sent += len(piece)
 
     def _find_in_directory(self, path: str) -> StoredObject | None:
         if self._directory is None:

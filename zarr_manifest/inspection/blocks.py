@@ -41,10 +41,10 @@ from zarr_manifest.sources import ManyRanges, SourceObject
 MOST_CHUNKS = 32_000
 
 # What a chunk counts as besides its bytes.
-_EACH = 1024
+EACH = 1024
 
-# Bytes to read of one block: what is read again if it is killed.
-_MOST_BYTES = MOST_CHUNKS * _EACH
+# Bytes to read of one block.
+_MOST_BYTES = MOST_CHUNKS * EACH
 
 
 class Asked(Struct, frozen=True):
@@ -221,7 +221,7 @@ def manifest_blocks(
     columns = table.columns()
     wanted = asked.chosen(array.path, columns.numbers)
     for first, last in parts_of(
-        np.where(wanted, np.maximum(columns.lengths, 0), 0) + _EACH, _MOST_BYTES
+        np.where(wanted, np.maximum(columns.lengths, 0), 0) + EACH, _MOST_BYTES
     ):
         numbers = columns.numbers[first:last]
         indices = grid_indices(table.grid_shape, numbers)
@@ -284,7 +284,7 @@ def native_blocks(
     """
     path = array.node.path
     wanted = asked.chosen(path, numbers)
-    for first, last in parts_of(np.where(wanted, array.decoded_size, 0) + _EACH, _MOST_BYTES):
+    for first, last in parts_of(np.where(wanted, array.decoded_size, 0) + EACH, _MOST_BYTES):
         count = last - first
         objects = [SourceObject(StoreLocation(key), NO_CONDITIONS) for key in keys[first:last]]
         ranges = ManyRanges(

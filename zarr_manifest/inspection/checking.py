@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import pickle
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,11 +27,12 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import Conditions, Limits, limit_exceeded, verify_checksum
 from zarr_manifest.hierarchy import InspectedHierarchy
-from zarr_manifest.inspection.blocks import ChunkBlock
+from zarr_manifest.inspection.blocks import EACH, ChunkBlock
 from zarr_manifest.inspection.damage import (
     DAMAGED,
     MOST_NAMES,
     BlockResult,
+    Examined,
     Fault,
     Finding,
 )
@@ -60,10 +62,16 @@ _AT_ONCE = 100
 # Objects whose state is remembered; beyond this many, forget them all, and ask again.
 _MOST_OBJECTS = 2**16
 
+# So many bytes that were read are recorded together.
+_RECORDED = 2**20
+
 _FIRST_BYTE = SourceRange(0, 1, False)
 
 # About a range of an object, rather than the whole of it.
 _OF_A_RANGE = (RangeOutOfBoundsError, ShortReadError)
+
+
+type Record = Callable[[Examined], None]
 
 
 class CheckSettings(Struct, frozen=True):
@@ -116,11 +124,25 @@ class BlockChecker:
     def _pickled(self) -> bytes:
         return pickle.dumps(self._settings)
 
-    def check(self, block: ChunkBlock) -> BlockResult:
-        """Check the chunks of a block."""
-        return sync(self._check(block))
+    def check(
+        self, block: ChunkBlock, known: Sequence[Examined] = (), record: Record | None = None
+    ) -> BlockResult:
+        """Check the chunks of a block.
 
-    async def _check(self, block: ChunkBlock) -> BlockResult:
+        Parameters
+        ----------
+        block : ChunkBlock
+            The block.
+        known : sequence of Examined
+            Chunks that need not be read again.
+        record : callable, optional
+            Given what has been read, in any thread.
+        """
+        return sync(self._check(block, known, record))
+
+    async def _check(
+        self, block: ChunkBlock, known: Sequence[Examined], record: Record | None
+    ) -> BlockResult:
         check = _Check(block)
         states = await self._states(block.ranges.objects, check.result)
         local = self._sources.is_on_disk
@@ -130,12 +152,14 @@ class BlockChecker:
                 # Files have no tags; reading makes one of their status.
                 state = await self._state_of_file(source, state)
             check.compare(np.array(rows), source, state)
+        check.recall(known)
         if block.wanted.any():
             decoding = await asyncio.to_thread(self._decoding, block)
             if isinstance(decoding, Fault):
                 for position in np.flatnonzero(block.wanted).tolist():
                     check.faults.setdefault(position, decoding)
-            reader = _ChunkReader(check, decoding if isinstance(decoding, ChunkDecoding) else None)
+            decodes = decoding if isinstance(decoding, ChunkDecoding) else None
+            reader = _ChunkReader(check, decodes, record)
             if block.inline:
                 await in_decoding_thread(reader.read_inline)
             await reader.read_ranges(self._sources)
@@ -231,6 +255,13 @@ class _Check:
         except SourceChangedError as error:
             self.fail(rows, error.in_context(location=str(source.location)))
 
+    def recall(self, known: Sequence[Examined]) -> None:
+        """Take chunks as read before."""
+        for examined in known:
+            for first, last in examined.runs:
+                self.examined[first : last + 1] = True
+            self.faults = examined.faults | self.faults
+
     def fail(self, rows: Sequence[int] | npt.NDArray[np.int64], error: ManifestError) -> None:
         """Record an error of ranges, unless something else is wrong with their chunks."""
         if self.block.is_native and isinstance(error, SourceNotFoundError):
@@ -250,6 +281,16 @@ class _Check:
         is_wanted = (block.wanted & ~self.examined)[block.ranged]
         is_wanted[np.isin(block.ranged, list(self.faults))] = False
         return np.flatnonzero(is_wanted)
+
+    def apart(self, rows: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        """Return ranges in groups, lest a request that merges them spans what was read before."""
+        ranges, was_read = self.block.ranges, self.examined[self.block.ranged]
+        if not was_read.any():
+            return [rows]
+        order = np.lexsort((ranges.starts, ranges.object_numbers))
+        groups = np.empty(len(order), np.int64)
+        groups[order] = np.cumsum(was_read[order])
+        return [rows[groups[rows] == number] for number in np.unique(groups[rows])]
 
     def finished(self, source_of: Callable[[Location], str]) -> BlockResult:
         """Return what was found."""
@@ -302,9 +343,15 @@ class _Check:
 class _ChunkReader:
     """Reads the chunks of a block that are wanted, and takes their bytes, in any thread."""
 
-    def __init__(self, check: _Check, decoding: ChunkDecoding | None) -> None:
+    def __init__(
+        self, check: _Check, decoding: ChunkDecoding | None, record: Record | None
+    ) -> None:
         self._check = check
         self._decoding = decoding
+        self._record = record
+        self._unrecorded: list[int] = []
+        self._unrecorded_bytes = 0
+        self._lock = threading.Lock()
         self._rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     def read_inline(self) -> None:
@@ -321,8 +368,14 @@ class _ChunkReader:
         wanted = check.wanted_rows()
         is_empty = ranges.starts[wanted] == ranges.stops[wanted]
         for row in wanted[is_empty].tolist():
-            await in_decoding_thread(self._take, row, memoryview(b""))
-        self._rows = wanted[~is_empty]
+            await in_decoding_thread(self._take, [row], [memoryview(b"")])
+        for rows in check.apart(wanted[~is_empty]):
+            await self._read_group(sources, ranges, rows)
+
+    async def _read_group(
+        self, sources: Sources, ranges: ManyRanges, rows: npt.NDArray[np.int64]
+    ) -> None:
+        check, self._rows = self._check, rows
         while len(self._rows):
             try:
                 await read_ranges(sources, ranges.of_rows(self._rows), self)
@@ -349,7 +402,7 @@ class _ChunkReader:
         except ManifestError as error:
             self._check.fail(others[ranges.object_numbers[others] == number], error)
         else:
-            await in_decoding_thread(self._take, row, body)
+            await in_decoding_thread(self._take, [row], [body])
 
     def destination(self, row: int) -> memoryview | None:
         """Return None: all bytes are looked at."""
@@ -357,11 +410,21 @@ class _ChunkReader:
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Take the bytes of some ranges."""
-        for row, body in zip(rows, bodies, strict=True):
-            self._take(int(self._rows[row]), body)
+        self._take(self._rows[rows].tolist(), bodies)
 
-    def _take(self, row: int, body: memoryview) -> None:
-        self._examine(int(self._check.block.ranged[row]), body, row)
+    def _take(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        positions = self._check.block.ranged[rows].tolist()
+        for row, position, body in zip(rows, positions, bodies, strict=True):
+            self._examine(position, body, row)
+        if self._record is None:
+            return
+        with self._lock:
+            self._unrecorded += positions
+            self._unrecorded_bytes += sum(map(len, bodies)) + EACH * len(bodies)
+            if self._unrecorded_bytes < _RECORDED:
+                return
+            positions, self._unrecorded, self._unrecorded_bytes = self._unrecorded, [], 0
+        self._record(Examined.of(self._check.block.key, positions, self._check.faults))
 
     def _examine(self, position: int, body: memoryview, row: int | None = None) -> None:
         """Compare the bytes of a chunk with its checksum, and decode them."""

@@ -5,6 +5,7 @@ A state follows from the error that a reader of the chunk gets, by its code.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -153,3 +154,36 @@ class BlockResult(Struct):
     counts: dict[Source, dict[State, int]] = field(default_factory=dict[str, dict[State, int]])
     findings: list[Finding] = field(default_factory=list[Finding])
     time: float = 0.0
+
+
+class Examined(Struct, omit_defaults=True):
+    """Some chunks of a block that were read and checked.
+
+    Attributes
+    ----------
+    key : str
+        Which block.
+    runs : list of (int, int)
+        The first and the last position of chunks in it that follow each other.
+    faults : dict of int to Fault
+        What is wrong with those that are not ok.
+    """
+
+    key: str
+    runs: list[tuple[int, int]]
+    faults: dict[int, Fault] = field(default_factory=dict[int, Fault])
+
+    @classmethod
+    def of(cls, key: str, positions: Collection[int], faults: Mapping[int, Fault]) -> Examined:
+        """Return what to record of some chunks of a block.
+
+        Examples
+        --------
+        >>> Examined.of("a", [3, 1, 2, 7], {}).runs
+        [(1, 3), (7, 7)]
+        """
+        runs: list[tuple[int, int]] = []
+        for position in sorted(positions):
+            follows = bool(runs) and runs[-1][1] + 1 == position
+            runs[-1:] = [(runs[-1][0], position)] if follows else [*runs[-1:], (position, position)]
+        return cls(key, runs, {n: faults[n] for n in positions if n in faults})

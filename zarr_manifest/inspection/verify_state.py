@@ -1,4 +1,4 @@
-"""What was checked when, kept in a file of JSON lines, one for each block.
+"""What was checked when, kept in a file of JSON lines: one for each block, and each MiB of it.
 
 A run that was interrupted goes on where it was; files of several workers count together. The last
 line may be incomplete, if its writer was killed.
@@ -19,7 +19,7 @@ from typing import IO, Self
 import msgspec
 from msgspec import Struct
 
-from zarr_manifest.inspection.damage import BlockResult
+from zarr_manifest.inspection.damage import BlockResult, Examined
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class RecordedRun:
 
 
 class _Line(Struct, omit_defaults=True):
-    """One line: a run begins or ends, or has checked a block."""
+    """One line: a run begins or ends, or has checked a block, or chunks of one."""
 
     run: str
     began: float | None = None
@@ -56,6 +56,7 @@ class _Line(Struct, omit_defaults=True):
     salt: int = 0
     ended: float | None = None
     block: BlockResult | None = None
+    examined: Examined | None = None
 
 
 class _RecordedBlock(Struct, frozen=True):
@@ -88,6 +89,7 @@ class VerifyState:
         self._since = since
         self._file: IO[bytes] | None = None
         self._places: dict[str, _RecordedBlock] = {}
+        self._examined: dict[str, list[tuple[str, Examined]]] = {}
         self._ended: set[str] = set()
         self._runs: dict[str, RecordedRun] = {}
         self._salts: dict[str, int] = {}
@@ -113,9 +115,12 @@ class VerifyState:
         if run is None:
             return
         run.is_complete |= line.ended is not None
+        if line.examined is not None:
+            self._examined.setdefault(line.examined.key, []).append((line.run, line.examined))
         block = line.block
         if block is None:
             return
+        self._examined.pop(block.key, None)
         run.chunks += block.chunks
         run.sampled += block.sampled
         run.damaged += block.damaged
@@ -137,6 +142,10 @@ class VerifyState:
         with place.path.open("rb") as file:
             file.seek(place.start)
             return _decoder.decode(file.readline()).block
+
+    def examined(self, key: str) -> list[Examined]:
+        """Return which chunks of a block need not be read again, although it must be checked."""
+        return [each for run, each in self._examined.get(key, ()) if run in self._open]
 
     def _counts(self, place: _RecordedBlock) -> bool:
         if place.run in self._open:
@@ -171,6 +180,10 @@ class VerifyState:
     def record(self, result: BlockResult) -> None:
         """Add the result of a block, in any thread; it is not lost if the process is killed."""
         self._write(_Line(self.run, block=result))
+
+    def record_examined(self, examined: Examined) -> None:
+        """Add which chunks of a block have been read, as :meth:`record` does."""
+        self._write(_Line(self.run, examined=examined))
 
     def end(self) -> None:
         """Add that everything has been checked that was asked for."""

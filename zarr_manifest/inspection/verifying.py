@@ -45,6 +45,7 @@ from zarr_manifest.inspection.checking import BlockChecker, CheckSettings
 from zarr_manifest.inspection.damage import (
     STATE_OF_CODE,
     BlockResult,
+    Examined,
     Finding,
     State,
 )
@@ -265,7 +266,8 @@ class _Run:
                 if time.time() >= deadline:
                     self.report.is_complete = False
                     break
-                pending[executor.submit(work, block)] = len(block)
+                examined = self.state.examined(block.key)
+                pending[executor.submit(work, (block, examined))] = len(block)
                 while len(pending) >= most or sum(pending.values()) > _MOST_CHUNKS:
                     self._settle(pending)
             while pending:
@@ -420,17 +422,18 @@ type _Found = tuple[BlockResult, bool]
 
 @dataclass(slots=True)
 class _RecordedCheck:
-    """Checks blocks, and records each at once if this is done in this process."""
+    """Checks blocks, and records what was found at once if this is done in this process."""
 
     checker: BlockChecker
     state: VerifyState | None
 
-    def check(self, block: ChunkBlock) -> _Found:
+    def check(self, work: tuple[ChunkBlock, list[Examined]]) -> _Found:
         """Return what was found in a block, and whether it has been recorded."""
-        result = self.checker.check(block)
-        if self.state is not None:
-            self.state.record(result)
-        return result, self.state is not None
+        if self.state is None:
+            return self.checker.check(*work), False
+        result = self.checker.check(*work, self.state.record_examined)
+        self.state.record(result)
+        return result, True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _RecordedCheck, (self.checker, None)
