@@ -143,6 +143,11 @@ class VerifyState:
             file.seek(place.start)
             return _decoder.decode(file.readline()).block
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file."""
+        return bool(self._paths)
+
     def examined(self, key: str) -> list[Examined]:
         """Return which chunks of a block need not be read again, although it must be checked."""
         return [each for run, each in self._examined.get(key, ()) if run in self._open]
@@ -164,7 +169,7 @@ class VerifyState:
     # Writing --------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        if self._paths:
+        if self.is_kept:
             self._file = self._paths[0].open("ab")
             if self._file.tell() and not _ends_a_line(self._paths[0]):
                 self._file.write(b"\n")

@@ -255,7 +255,8 @@ class _Run:
     def check(self, workers: tuple[Executor, int], deadline: float) -> None:
         """Have all blocks checked, until the deadline."""
         executor, most = workers
-        work = _RecordedCheck(self.checker, self.state).check
+        kept = self.state if self.state.is_kept else None
+        work = _RecordedCheck(self.checker, kept).check
         pending: dict[Future[_Found], int] = {}
         try:
             for block in self._blocks():
