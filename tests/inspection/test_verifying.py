@@ -676,6 +676,8 @@ def test_a_report_is_a_table(root: Path) -> None:
     place = OnDisk(root)
     place.remove()
     report = zm.verify(root, read="all", allow=place.allow)
+    assert "4 chunks in 4 objects; 3 chunks read, 36 B" in str(report)
+    assert "not checked: the bytes of 1 chunk that cannot be read, or of a changed" in str(report)
     (prefix,) = place.allow
     assert report.rows() == [
         {"array": "a", "source": prefix, "state": "ok", "chunks": 3},

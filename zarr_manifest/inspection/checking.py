@@ -296,6 +296,7 @@ class _Check:
         """Return what was found."""
         block, result = self.block, self.result
         sizes = self.stops - block.ranges.starts
+        result.read = int(np.count_nonzero(self.examined))
         result.nbytes = int(sizes[self.examined[block.ranged]].sum())
         if block.metadata is None:  # nothing was decoded
             examined = np.flatnonzero(self.examined).tolist()

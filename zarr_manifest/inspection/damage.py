@@ -130,6 +130,8 @@ class BlockResult(Struct):
         Number of objects that were asked for their state.
     sampled, damaged : int
         Number of chunks that were to be read, and of those that are damaged.
+    read : int
+        Number of chunks that were read.
     nbytes : int
         Number of bytes that were read.
     uncompared : int
@@ -149,6 +151,7 @@ class BlockResult(Struct):
     objects: int = 0
     sampled: int = 0
     damaged: int = 0
+    read: int = 0
     nbytes: int = 0
     uncompared: int = 0
     counts: dict[Source, dict[State, int]] = field(default_factory=dict[str, dict[State, int]])

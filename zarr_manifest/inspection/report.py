@@ -16,6 +16,8 @@ from zarr_manifest.showing import MOST_LINES, counted, html_table, size
 # Findings beyond this many are only counted; a state file has all of them.
 MOST_FINDINGS = 10_000
 
+_COUNTED = ("chunks", "empty", "objects", "sampled", "damaged", "read", "nbytes", "uncompared")
+
 
 @dataclass(slots=True, repr=False)
 class Report:
@@ -44,6 +46,8 @@ class Report:
         Number of objects that were asked for their state.
     sampled, damaged : int
         Number of chunks that were to be read, and of those that are damaged.
+    read : int
+        Number of chunks that were read.
     nbytes : int
         Number of bytes of objects that were read.
     uncompared : int
@@ -87,6 +91,7 @@ class Report:
     objects: int = 0
     sampled: int = 0
     damaged: int = 0
+    read: int = 0
     nbytes: int = 0
     uncompared: int = 0
     counts: dict[tuple[str, Source], Counter[State]] = field(
@@ -101,7 +106,7 @@ class Report:
 
     def add(self, result: BlockResult) -> None:
         """Add what was found in a block."""
-        for name in ("chunks", "empty", "objects", "sampled", "damaged", "nbytes", "uncompared"):
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(result, name))
         for source, states in result.counts.items():
             self.counts.setdefault((result.array, source), Counter()).update(states)
@@ -200,7 +205,7 @@ class Report:
             "chunks": self.chunks,
             "empty": self.empty,
             "objects": self.objects,
-            "chunks_read": self.sampled,
+            "chunks_read": self.read,
             "bytes_read": self.nbytes,
             "not_compared": self.uncompared,
             "states": self.rows(),
@@ -244,7 +249,7 @@ class Report:
         ]
         if "bytes" in self.levels:
             how = " and decoded" if self.decoded else ""
-            parts.append(f"{counted(self.sampled, 'chunk')} read{how}, {size(self.nbytes)}")
+            parts.append(f"{counted(self.read, 'chunk')} read{how}, {size(self.nbytes)}")
         return "; ".join(parts)
 
     def _summary(self) -> str:

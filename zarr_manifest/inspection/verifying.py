@@ -408,10 +408,13 @@ class _Run:
             yield "the bytes of chunks: none was read"
         elif unread > 0:
             yield f"the bytes of {counted(unread, 'chunk')}, which are not in the sample"
+        if report.sampled > report.read:
+            count = counted(report.sampled - report.read, "chunk")
+            yield f"the bytes of {count} that cannot be read, or of a changed object"
         if report.uncompared:
             yield (
-                f"what {counted(report.uncompared, 'chunk')} contain: without a checksum, and "
-                "without decoding, it is only known that their bytes can be read"
+                f"the contents of {counted(report.uncompared, 'chunk')}: without a checksum, and "
+                "without decoding, it is only known that the bytes can be read"
             )
         if self.unknown:
             names = ", ".join(f"/{path}" for path in shortened(self.unknown))
