@@ -564,7 +564,11 @@ def test_results_count_for_a_while_and_failures_come_first(
     report = zm.verify(root, since=timedelta(days=30), **options)
     assert (report.status, report.chunks) == (0, 8)
     assert bytes_sent(http_server) == [(4 * 4096, 6 * 4096)]
-    assert [run.damaged for run in report.runs] == [1, 0]
+    assert [(run.damaged, run.not_ok) for run in report.runs] == [(1, 1), (0, 0)]
+    assert [line.partition(": ")[2] for line in str(report).splitlines() if line[0] == "2"] == [
+        "8 chunks checked, 1 not ok",
+        "8 chunks checked, 0 not ok",
+    ]
     # Nothing is known to be ok once it is too old, nor in a run of its own.
     for since in (timedelta(0), None):
         http_server.clear()
@@ -663,6 +667,22 @@ def test_objects_side_by_side_are_listed(
     s3_server.clear()
     allow = {f"s3://{public_s3_bucket}/": zm.anonymous(**s3_server.location_options)}
     assert names(zm.verify(root, allow=allow)) == names(report)
+
+
+def test_states_are_told_by_array_and_by_source(root: Path) -> None:
+    place = OnDisk(root)
+    zarr.create_array(root / "b", data=np.arange(8), chunks=4)
+    (prefix,) = place.allow
+    lines = str(zm.verify(root, allow=place.allow)).splitlines()
+    assert lines[:2] == ["/a: 4 ok", "/b: 2 ok"]
+    place.remove()
+    lines = str(zm.verify(root, allow=place.allow)).splitlines()
+    assert lines[1:5] == [
+        "/a: 3 ok, 1 missing",
+        "/b: 2 ok",
+        f"{prefix}: 3 ok, 1 missing",
+        "native: 2 ok",
+    ]
 
 
 def test_what_is_not_allowed_is_not_checked(root: Path) -> None:

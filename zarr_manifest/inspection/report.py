@@ -16,6 +16,9 @@ from zarr_manifest.showing import MOST_LINES, counted, html_table, size
 # Findings beyond this many are only counted; a state file has all of them.
 MOST_FINDINGS = 10_000
 
+# Runs that are shown, the last ones.
+_MOST_RUNS = 5
+
 _COUNTED = ("chunks", "empty", "objects", "sampled", "damaged", "read", "nbytes", "uncompared")
 
 
@@ -239,8 +242,16 @@ class Report:
         yield self._summary()
 
     def _told(self) -> Iterator[tuple[str, str]]:
-        for array, states in self.by_array().items():
-            yield f"/{array}", ", ".join(f"{n:,} {state}" for state, n in states.items())
+        rows = [(f"/{array}", states) for array, states in self.by_array().items()]
+        by_source = self.by_source()
+        if len(by_source) > 1 and self._states:
+            rows += by_source.items()
+        for name, states in rows:
+            yield name, ", ".join(f"{n:,} {state}" for state, n in states.items())
+        for run in self.runs[-_MOST_RUNS:] if len(self.runs) > 1 else ():
+            checked = f"{counted(run.chunks, 'chunk')} checked, {run.not_ok:,} not ok"
+            ended = "" if run.is_complete else "; interrupted"
+            yield f"{run.began:%Y-%m-%d %H:%M}", f"{checked}{ended}"
 
     def _checked(self) -> str:
         parts = [

@@ -37,6 +37,8 @@ class RecordedRun:
     chunks, sampled, damaged : int
         Number of chunks that were checked, of those that were to be read, and of those of them
         that are damaged.
+    not_ok : int
+        Number of chunks that were checked and are not ok.
     """
 
     asked: str
@@ -45,6 +47,7 @@ class RecordedRun:
     chunks: int = 0
     sampled: int = 0
     damaged: int = 0
+    not_ok: int = 0
 
 
 class _Line(Struct, omit_defaults=True):
@@ -124,6 +127,7 @@ class VerifyState:
         run.chunks += block.chunks
         run.sampled += block.sampled
         run.damaged += block.damaged
+        run.not_ok += sum(sum(each.values()) - each.get("ok", 0) for each in block.counts.values())
         known = self._places.get(block.key)
         if known is None or known.time <= block.time:
             place = _RecordedBlock(path, start, line.run, block.time, not block.findings)

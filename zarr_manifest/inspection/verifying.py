@@ -396,6 +396,7 @@ class _Run:
             report.chunks,
             report.sampled,
             report.damaged,
+            sum(report.by_state().values()) - report.by_state().get("ok", 0),
         )
         report.runs = self.state.runs_with(present)
 
