@@ -20,7 +20,14 @@ from tests.servers.http_files import FileServer
 from tests.servers.raw import RawServer
 from tests.untrusted_manifests import RAW, VALUES, declare, refused
 from zarr_manifest.locations import Base, UrlLocation
-from zarr_manifest.sources import NamedStores, SourceRange, Sources, in_own_loop, reader_of
+from zarr_manifest.sources import (
+    NamedStores,
+    SourceRange,
+    Sources,
+    in_own_loop,
+    is_web_reader,
+    reader_of,
+)
 
 pytestmark = pytest.mark.servers
 
@@ -226,7 +233,13 @@ def test_default_timeouts_are_stated() -> None:
             options: Any = {**access, "client_options": changed}
             stores = NamedStores({f"{scheme}://name/": options if changed else access or None})
             found: Any = stores.find(UrlLocation(scheme, "name", "f"))[0]
-            stated = found.client_options
+            if is_web_reader(found):  # as obstore would state them
+                stated: Any = obstore.store.HTTPStore(
+                    "http://x", client_options=found.server.client_options
+                )
+            else:
+                stated = found.store
+            stated = stated.client_options
             assert [stated["timeout"], stated["connect_timeout"]] == timeouts
 
 

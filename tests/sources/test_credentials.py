@@ -160,7 +160,8 @@ def test_secrets_are_not_shown_and_travel_to_workers(http_server: FileServer) ->
     http_server.put("c/f.bin", RAW)
     options = {"account_name": "a", "account_key": KEY, "endpoint": http_server.url}
     stores = NamedStores({"az://c/": {**options, "client_options": {"allow_http": True}}})
-    store: Any = stores.find(UrlLocation("az", "c", "f.bin"))[0]
+    reader: Any = stores.find(UrlLocation("az", "c", "f.bin"))[0]
+    store = reader.store
     assert KEY not in f"{store!r} {store.credential_provider!r}"
     assert obs.get(pickle.loads(pickle.dumps(store)), "f.bin").bytes() == RAW
     (request,) = http_server.requests

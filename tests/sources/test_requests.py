@@ -85,8 +85,8 @@ def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
         (anonymous(client_options=client, **account), {"accept-encoding", "x-mine"}),
         (environment(client_options=client, **account), {"x-mine"}),
     ):
-        store: Any = NamedStores({url: access}).find(location)[0]
-        assert {*store.client_options["default_headers"]} == expected
+        reader: Any = NamedStores({url: access}).find(location)[0]
+        assert {*reader.store.client_options["default_headers"]} == expected
 
 
 def weak(etag: str) -> Fault:

@@ -27,6 +27,5 @@ def web_reader_of(server: WebServer, follow: Follow) -> WebReader:
 
 def is_web_reader(reader: object) -> TypeIs[WebReader]:
     """Return whether a reader is for a web server."""
-    from zarr_manifest.sources.web.web_reader import WebReader
-
-    return isinstance(reader, WebReader)
+    # Not by its class, which need not be imported for readers of files.
+    return isinstance(getattr(reader, "server", None), WebServer)

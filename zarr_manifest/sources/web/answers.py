@@ -104,7 +104,7 @@ class Answer(Struct, frozen=True):
         zarr_manifest.errors.RangeOutOfBoundsError: ...
         """
         if conditions:
-            conditions.require(Conditions(self.etag, self.last_modified, size=self.size))
+            conditions.require(self.state)
         if not self.is_partial and not span.is_whole:
             raise SourceError(
                 "the server does not support range requests: it sends the whole object",

@@ -189,7 +189,7 @@ def _open(url: str, registry: Any) -> Any:
     size, _ = registry.state(url)
     completion = check_structure(partial(registry.read, url), size)
     store, key = registry.resolve(url)
-    file = _TiffFile(store, size, completion or Completion(b"", b""))
+    file = _CompletedFile(store, size, completion or Completion(b"", b""))
 
     async def opened() -> Any:
         return await tiff.TIFF.open(key, store=file)
@@ -204,7 +204,7 @@ def _open(url: str, registry: Any) -> Any:
         raise NotConvertibleError(f"async-tiff cannot read the file: {problem}") from error
 
 
-class _TiffFile:
+class _CompletedFile:
     """What async-tiff reads: a file, and what its directories lack."""
 
     def __init__(self, store: Any, size: int, completion: Completion) -> None:
