@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         interpret_array,
     )
     from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
-    from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in
+    from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in, ranges_of
     from zarr_manifest.hierarchy.manifest_documents import (
         CONCURRENCY,
         LoadedManifest,
@@ -68,6 +68,7 @@ __all__ = [
     "open_for_reading",
     "partitions_to_read",
     "prepare_zarr",
+    "ranges_of",
     "read_nodes",
     "store_underneath",
 ]
@@ -79,7 +80,7 @@ if not TYPE_CHECKING:
         {
             "declared_array": ("ChunkKeyEncoding", "DeclaredArray", "interpret_array"),
             "inspected_hierarchy": ("InspectedHierarchy", "store_underneath"),
-            "located_chunks": ("LocatedChunks", "locate_in"),
+            "located_chunks": ("LocatedChunks", "locate_in", "ranges_of"),
             "manifest_documents": (
                 "CONCURRENCY",
                 "LoadedManifest",

@@ -6,7 +6,7 @@ No Python loop over references. Imported with the first selection that is read t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from zarr_manifest.hierarchy.manifest_documents import (
     ManifestDocuments,
 )
 from zarr_manifest.locations import Location
-from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END
+from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END, References
 from zarr_manifest.sources import ManyRanges, SourceObject, in_order
 
 
@@ -118,6 +118,27 @@ def locate_in(
     return look_up.found()
 
 
+def ranges_of(
+    table: References, locations: Sequence[Location], rows: npt.NDArray[np.int64]
+) -> ManyRanges:
+    """Return the ranges that rows refer to; one to the end of its object stops at TO_THE_END.
+
+    Parameters
+    ----------
+    table : References
+        The references.
+    locations : sequence of Location
+        Where their paths lead.
+    rows : ndarray of int64
+        Those of chunks that have a path.
+    """
+    columns, look_up = table.columns(rows), _LookUp(0)
+    conditions = {i: each.conditions for i, each in table.extras_of(rows.tolist())}
+    numbers = look_up.object_numbers(locations, columns.path_numbers, conditions)
+    stops = np.where(columns.lengths == TO_THE_END, TO_THE_END, columns.offsets + columns.lengths)
+    return ManyRanges(list(look_up.objects), numbers, columns.offsets, stops)
+
+
 def _by_document(
     array: DeclaredArray, indices: npt.NDArray[np.int64]
 ) -> Iterator[npt.NDArray[np.int64]]:
@@ -173,7 +194,7 @@ class _LookUp(Struct):
         referring = path_numbers >= 0
         together = referring & (lengths != TO_THE_END) & (lengths <= self.longest)
         self.alone += positions[referring & ~together].tolist()
-        numbers = self._object_numbers(loaded.locations, path_numbers, conditions)
+        numbers = self.object_numbers(loaded.locations, path_numbers, conditions)
         self.columns.append(
             tuple(
                 np.asarray(column[together], np.int64)
@@ -181,12 +202,13 @@ class _LookUp(Struct):
             )
         )
 
-    def _object_numbers(
+    def object_numbers(
         self,
-        locations: tuple[Location, ...],
+        locations: Sequence[Location],
         path_numbers: npt.NDArray[Any],
-        conditions: dict[int, Conditions],
+        conditions: Mapping[int, Conditions],
     ) -> npt.NDArray[np.int64]:
+        """Return which object each row refers to, given the conditions of some."""
         distinct, inverse = np.unique(path_numbers, return_inverse=True)
         used: list[int] = distinct.tolist()
         known = [

@@ -43,6 +43,7 @@ from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
+    from zarr_manifest.sources.each_range import read_each
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
     from zarr_manifest.sources.object_reader import Take as Take
     from zarr_manifest.sources.object_reader import known_cause
@@ -100,6 +101,7 @@ __all__ = [
     "object_states",
     "out_of_bounds",
     "plan_requests",
+    "read_each",
     "read_ranges",
     "reader_of",
     "require_obstore_threads",
@@ -116,6 +118,7 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
+            "each_range": ("read_each",),
             "object_reader": ("known_cause",),
             "present_states": ("ObjectVersion", "Pace", "object_states"),
             "range_reading": (

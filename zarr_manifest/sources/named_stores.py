@@ -5,7 +5,7 @@ They need no authorisation, but where a web server redirects to does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,15 @@ class NamedStores:
 
     @cached_property
     def _sources(self) -> Sources:
+        return self.sources_of([])
+
+    def sources_of(self, locations: Iterable[UrlLocation]) -> Sources:
+        """Return what reads locations together, whether `allow` names them or not."""
         from obstore.store import MemoryStore
 
-        return Sources(self._allow, reader_of(MemoryStore()))  # of no hierarchy
+        others = (at for at in locations if self._prefixes.match(at) is None)
+        named = {UrlLocation(at.scheme, at.authority, at.path).url: None for at in others}
+        return Sources({**self._allow, **named}, reader_of(MemoryStore()))  # of no hierarchy
 
     def open_directory(self, directory: UrlLocation, query: str) -> ObjectStore | WebServer:
         """Return a store, or a web server, that is rooted at a directory.

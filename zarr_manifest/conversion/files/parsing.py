@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Ident
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.typed_values import can_hold
-from zarr_manifest.conversion.files.workers import in_threads
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
@@ -40,17 +39,15 @@ from zarr_manifest.conversion.virtual import (
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChangedError
-from zarr_manifest.format import compute_checksum, format_last_modified, join
+from zarr_manifest.format import compute_checksum, format_last_modified, grid_indices, join
+from zarr_manifest.hierarchy import ranges_of
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, Reference, References, references_of
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.sources import Allow, access_by_prefix, in_own_loop, read_each
 from zarr_manifest.stores import store_failure
 
 INLINE_LIMIT = 2**20
-
-# Number of chunks that are read, and held in memory, at a time.
-_CONCURRENT_READS = 8
 
 
 @dataclass
@@ -338,16 +335,25 @@ def checksums_of(
     ManifestError
         A chunk cannot be read.
     """
+    table = references_of(manifest)
+    rows = np.flatnonzero(table.columns().path_numbers >= 0)
+    columns = table.columns(rows)
+    places: list[int] = columns.path_numbers.tolist()
+    bounds: list[tuple[int, int]] = np.stack([columns.offsets, columns.lengths], 1).tolist()
+    chunks = [(table.paths[n], *bound) for n, bound in zip(places, bounds, strict=True)]
+    texts = [(known or {}).get(chunk) for chunk in chunks]
+    unknown = np.flatnonzero([text is None for text in texts])
 
-    def one(item: tuple[tuple[int, ...], Reference]) -> tuple[tuple[int, ...], str]:
-        index, reference = item
-        path, offset, length = chunk = _chunk_of(reference)
-        if known is not None and chunk in known:
-            return index, known[chunk]
-        return index, compute_checksum(algorithm, sources.read(path, offset, offset + length))
+    def use(position: int, body: memoryview) -> None:
+        texts[unknown[position]] = compute_checksum(algorithm, body)
 
-    chunks = (item for item in manifest.items() if item[1].path is not None)
-    return dict(in_threads(one, chunks, threads=_CONCURRENT_READS))
+    def fail(_: Sequence[int], error: ManifestError) -> None:
+        raise error
+
+    reading, locations = sources.together(table.paths)
+    in_own_loop(read_each(reading, ranges_of(table, locations, rows[unknown]), use, fail))
+    indices: list[list[int]] = grid_indices(table.grid_shape, columns.numbers).tolist()
+    return {tuple(index): text for index, text in zip(indices, texts, strict=True) if text}
 
 
 def _chunk_of(reference: Reference) -> Chunk:

@@ -23,12 +23,12 @@ from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import (
     Advice,
     LimitExceededError,
-    ManifestError,
     RangeOutOfBoundsError,
     Setting,
     ShortReadError,
     SourceError,
     SourceNotFoundError,
+    in_context,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
 from zarr_manifest.locations import Base, UrlLocation, redact
@@ -37,6 +37,7 @@ from zarr_manifest.sources import (
     Access,
     NamedStores,
     SourceRange,
+    Sources,
     is_web_reader,
     known_size,
     plan_requests,
@@ -79,15 +80,6 @@ def translated(url: str) -> Generator[None]:
 
 
 @contextmanager
-def _located(url: str) -> Generator[None]:
-    """Name the URL in errors about it."""
-    try:
-        yield
-    except ManifestError as error:
-        raise error.in_context(location=redact(url)) from error.__cause__
-
-
-@contextmanager
 def _of_a_file(url: str) -> Generator[None]:
     """Name the URL in errors about it, and what to do if it is that of a directory."""
     location = _location(url)
@@ -102,7 +94,7 @@ def _of_a_file(url: str) -> Generator[None]:
             ),
         )
     try:
-        with _located(url):
+        with in_context(location=redact(url)):
             yield
     except SourceNotFoundError as error:
         raise SourceNotFoundError("there is no such file", location=location.redacted) from error
@@ -204,6 +196,11 @@ class FileSources:
         """Return the reader of an object, and its key there."""
         return self._stores.find(_location(url))
 
+    def together(self, urls: Iterable[str]) -> tuple[Sources, list[UrlLocation]]:
+        """Return what reads objects by few requests, and their locations."""
+        locations = [_location(url) for url in urls]
+        return self._stores.sources_of(locations), locations
+
     def _stored(self, url: str) -> tuple[ObjectStore, str]:
         """Return the obstore store of an object, and its key there.
 
@@ -303,7 +300,7 @@ class FileSources:
             It cannot be read, or is too short.
         """
         reader, key = self.find(url)
-        with _located(url):
+        with in_context(location=redact(url)):
             return reader.read_sync(key, SourceRange(start, stop, True), conditions)[0]
 
     def get(self, url: str, most: int) -> bytes | None:
@@ -316,7 +313,7 @@ class FileSources:
         """
         reader, key = self.find(url)
         try:
-            with _located(url):
+            with in_context(location=redact(url)):
                 return bytes(reader.read_sync(key, SourceRange(0, None, False, most))[0])
         except LimitExceededError:
             return b""
@@ -401,7 +398,7 @@ class _StoreOfOne:
     async def get_range_async(self, path: str, *, start: int, end: int) -> memoryview:
         """Return a range; shorter at the end of the object."""
         reader, key = self.sources.find(self.url)
-        with _located(self.url):
+        with in_context(location=redact(self.url)):
             return await reader.read(key, SourceRange(start, end, False), NO_CONDITIONS)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,14 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport, own_place
 from zarr_manifest.errors import ManifestError
-from zarr_manifest.format import Limits, compute_checksum, format_canonical, grid_indices
-from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, locate_in
-from zarr_manifest.inspection import parts_of
-from zarr_manifest.manifest import EMPTY, References
-from zarr_manifest.sources import WHOLE, Allow, RangeError, Sources, read_ranges, source_range
+from zarr_manifest.format import Limits, compute_checksum, format_canonical, grid_index
+from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, ranges_of
+from zarr_manifest.manifest import EMPTY, INLINE, References
+from zarr_manifest.sources import Allow, Sources, read_each
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-# Chunks, and bytes of them, that are read together.
-_MOST_CHUNKS = 2**15
-_MOST_BYTES = 64 * 1024 * 1024
 
 
 def complete(
@@ -110,54 +105,22 @@ class _Checksums:
     def add(self, array: DeclaredArray, loaded: LoadedManifest) -> References:
         """Return the references of a document, all with checksums."""
         table, found = loaded.manifest, dict[int, str]()
-        for rows in _batches(table, _without_checksum(table)):
-            indices = grid_indices(table.grid_shape, table.columns(rows).numbers)
-            reading = _ChecksumReading(self, loaded, rows)
-            try:
-                sync(reading.read(indices))
-            except RangeError as failed:
-                position = int(reading.ranged[failed.row])
-                chunk = format_canonical(tuple(indices[position].tolist()))
-                error = failed.error.in_context(array=array.path, chunk=chunk)
-                raise error from failed.error.__cause__
-            except ManifestError as error:
-                raise error.in_context(array=array.path) from error.__cause__
-            numbers = rows.tolist()
-            found |= {numbers[n]: checksum for n, checksum in reading.checksums.items()}
+        rows = _without_checksum(table)
+        is_inline = table.columns(rows).path_numbers == INLINE
+        for row in rows[is_inline].tolist():
+            found[row] = compute_checksum(self.algorithm, table.row(row).data or b"")
+        rows = rows[~is_inline]
+
+        def use(position: int, body: memoryview) -> None:
+            found[int(rows[position])] = compute_checksum(self.algorithm, body)
+
+        def fail(positions: Sequence[int], error: ManifestError) -> None:
+            index = grid_index(table.grid_shape, int(table.columns(rows).numbers[positions[0]]))
+            chunk = format_canonical(index)
+            raise error.in_context(array=array.path, chunk=chunk) from error.__cause__
+
+        sync(read_each(self.sources, ranges_of(table, loaded.locations, rows), use, fail))
         return table.with_checksums(found)
-
-
-@dataclass(slots=True)
-class _ChecksumReading:
-    """Reads some chunks of a document, identified by their positions."""
-
-    added: _Checksums
-    loaded: LoadedManifest
-    rows: npt.NDArray[np.int64]
-    checksums: dict[int, str] = field(default_factory=dict[int, str])
-    ranged: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    async def read(self, indices: npt.NDArray[np.int64]) -> None:
-        located = locate_in(self.loaded, indices, longest=2**63 - 1)
-        for position, body in located.inline.items():
-            self._take(position, body)
-        self.ranged = located.ranged
-        await read_ranges(self.added.sources, located.ranges, self)
-        for position in located.alone:
-            row = self.loaded.manifest.row(int(self.rows[position]))
-            at = self.loaded.locations[row.path_number]
-            span = source_range(row.offset, row.length, WHOLE)
-            self._take(position, await self.added.sources.fetch(at, span, row.conditions))
-
-    def destination(self, row: int) -> memoryview | None:
-        return None
-
-    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        for row, body in zip(rows, bodies, strict=True):
-            self._take(int(self.ranged[row]), body)
-
-    def _take(self, position: int, body: memoryview) -> None:
-        self.checksums[position] = compute_checksum(self.added.algorithm, body)
 
 
 def _without_checksum(table: References) -> npt.NDArray[np.int64]:
@@ -167,9 +130,3 @@ def _without_checksum(table: References) -> npt.NDArray[np.int64]:
         if extra.checksum is not None:
             is_without[rows] = False
     return np.flatnonzero(is_without)
-
-
-def _batches(table: References, rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Return rows that are read together."""
-    sizes = np.maximum(table.columns(rows).lengths, 0) + _MOST_BYTES // _MOST_CHUNKS
-    return (rows[first:last] for first, last in parts_of(sizes, _MOST_BYTES))

@@ -7,11 +7,11 @@ their checksums, or can be decoded.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 from msgspec.structs import replace
 
 from zarr_manifest.errors import (
@@ -28,22 +28,21 @@ from zarr_manifest.format import (
     grid_index,
     verify_checksum,
 )
-from zarr_manifest.hierarchy import DeclaredArray
+from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, ranges_of
 from zarr_manifest.inspection import ChunkDecoding
 from zarr_manifest.locations import Location
-from zarr_manifest.manifest import TO_THE_END, References, Row
+from zarr_manifest.manifest import TO_THE_END, References
 from zarr_manifest.sources import (
-    WHOLE,
     ObjectVersion,
     Pace,
-    SourceRange,
+    SourceObject,
     Sources,
     object_states,
-    source_range,
+    read_each,
 )
 from zarr_manifest.zarr_internals import sync
 
-# Number of objects that are asked about, or chunks that are read, at a time.
+# Number of objects that are asked about at a time.
 _CONCURRENT_CALLS = 16
 
 
@@ -184,46 +183,52 @@ class ChunkReader:
         return ChunkDecoding(self.array.metadata)
 
     def wrong(
-        self,
-        table: References,
-        objects: Mapping[tuple[int, str | None], ObjectVersion],
-    ) -> Iterator[tuple[ObjectVersion, ManifestError]]:
-        """Yield the objects of some paths that have a chunk that cannot be read, and the error.
+        self, loaded: LoadedManifest, present: Mapping[ObjectVersion, ObjectVersion]
+    ) -> dict[ObjectVersion, ManifestError]:
+        """Return the objects that have a chunk that cannot be read, and the error of the first.
 
         Parameters
         ----------
-        table : References
+        loaded : LoadedManifest
             The references.
-        objects : mapping of (int, str or None) to ObjectVersion
-            What to read, by the number of a path, and the version that entries name.
+        present : mapping of ObjectVersion to ObjectVersion
+            Where the objects to read are now.
         """
-        columns = table.columns()
-        rows = np.flatnonzero(columns.path_numbers >= 0).tolist()
+        table = loaded.manifest
+        rows = np.flatnonzero(table.columns().path_numbers >= 0)
+        ranges = ranges_of(table, loaded.locations, rows)
+        stated = (ObjectVersion(each.location, each.conditions.version) for each in ranges.objects)
+        there = [present.get(each) for each in stated]
+        is_read = np.array([each is not None for each in there], bool)[ranges.object_numbers]
+        rows, ranges = rows[is_read], ranges.of_rows(np.flatnonzero(is_read))
+        objects = [
+            now and SourceObject(now.location, Conditions(version=now.version)) for now in there
+        ]
+        ranges = structs.replace(ranges, objects=objects)
+        numbers = table.columns(rows).numbers
+        checksums = {n: each.checksum for n, each in table.extras_of(rows.tolist())}
+        failures: list[tuple[int, ManifestError]] = []
 
-        def check(row: int) -> tuple[ObjectVersion, ManifestError] | None:
-            entry = table.row(row)
-            found = objects.get((entry.path_number, entry.conditions.version))
-            if found is None:
-                return None
-            index = grid_index(table.grid_shape, int(columns.numbers[row]))
-            try:
-                self._check(entry, index, found)
-            except ManifestError as error:
-                return found, error.in_context(chunk=format_canonical(index))
-            return None
+        def index_of(position: int) -> tuple[int, ...]:
+            return grid_index(table.grid_shape, int(numbers[position]))
 
-        with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
-            for start in range(0, len(rows), _CONCURRENT_CALLS * 8):
-                answers = pool.map(check, rows[start : start + _CONCURRENT_CALLS * 8])
-                yield from (answer for answer in answers if answer is not None)
-
-    def _check(self, entry: Row, index: tuple[int, ...], found: ObjectVersion) -> None:
-        span: SourceRange = source_range(entry.offset, entry.length, WHOLE)
-        stated = Conditions(version=found.version)
-        body = sync(self.sources.fetch(found.location, span, stated))
-        if entry.checksum is not None:
-            verify_checksum(entry.checksum, body)
-        else:
-            failure = self._decoding.failure(index, body)
+        def use(position: int, body: memoryview) -> None:
+            checksum = checksums.get(position)
+            if checksum is not None:
+                verify_checksum(checksum, body)
+                return
+            failure = self._decoding.failure(index_of(position), body)
             if failure is not None:
                 raise SourceChangedError(failure)
+
+        def fail(positions: Sequence[int], error: ManifestError) -> None:
+            failures.append((min(positions), error))
+
+        sync(read_each(self.sources, ranges, use, fail))
+        found: dict[ObjectVersion, ManifestError] = {}
+        for position, error in sorted(failures, key=lambda each: each[0]):
+            now = there[int(ranges.object_numbers[position])]
+            assert now is not None
+            chunk = format_canonical(index_of(position))
+            found.setdefault(now, error.in_context(chunk=chunk))
+        return found

@@ -297,13 +297,11 @@ class Renewal:
     def _read(self) -> None:
         """Read all chunks of objects, and refuse those of which one is wrong."""
         wrong: dict[ObjectVersion, ManifestError] = {}
+        present = {found: self._now[found] for found in self._same}
         for array in self.arrays:
             reader = ChunkReader(array, self.hierarchy.sources)
             for loaded in self.loaded(array):
-                objects = {
-                    (number, found.version): self._now[found] for number, found in self._in(loaded)
-                }
-                for there, error in reader.wrong(loaded.manifest, objects):
+                for there, error in reader.wrong(loaded, present).items():
                     wrong.setdefault(there, error.in_context(array=array.path))
         for found in [found for found in self._same if self._now[found] in wrong]:
             self._refuse(self._now[found], wrong[self._now[found]])

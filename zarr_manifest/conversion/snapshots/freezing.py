@@ -6,15 +6,15 @@ at the end: if nothing has changed in between, all of the snapshot was there at 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import hashlib
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import structs
 
 from zarr_manifest.conversion.files import hierarchy_nodes
@@ -36,9 +36,9 @@ from zarr_manifest.format import (
     format_canonical,
     grid_index,
 )
-from zarr_manifest.hierarchy import InspectedHierarchy, list_nodes
+from zarr_manifest.hierarchy import InspectedHierarchy, list_nodes, ranges_of
 from zarr_manifest.hierarchy import Node as StoredNode
-from zarr_manifest.inspection import loose_rows
+from zarr_manifest.inspection import loose_rows, parts_of
 from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation, redact, resolver
 from zarr_manifest.manifest import (
     INLINE,
@@ -50,15 +50,15 @@ from zarr_manifest.manifest import (
     Row,
     references_of,
 )
-from zarr_manifest.sources import WHOLE, ObjectVersion, in_order, source_range
+from zarr_manifest.sources import ObjectVersion, in_order, read_each
 from zarr_manifest.zarr_internals import sync
 
-# Number of chunks that are read, and held in memory, at a time.
+# Number of chunks that are written at a time.
 _CONCURRENT_CALLS = 16
-_BATCH_SIZE = 1024
 
-# Hashing fewer bytes takes less time than handing them to a thread.
-_WORTH_A_THREAD = 2**16
+# Chunks, and bytes of them, that are held in memory to be copied.
+_MOST_CHUNKS = 2**12
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 # An array, a chunk, and the object that it is in.
@@ -237,24 +237,20 @@ class Freezing:
     def _with_checksums(self, part: _Part, algorithm: str) -> References:
         table = part.table
         extras = table.extras_by_row()
-        numbers = table.columns().path_numbers
-        rows = [
-            row
-            for row in np.flatnonzero(numbers >= 0).tolist()
-            if row not in extras or extras[row].checksum is None
-        ]
+        has_none = table.columns().path_numbers >= 0
+        for row, extra in extras.items():
+            has_none[row] &= extra.checksum is None
 
-        def checksum(_: Row, body: memoryview) -> str:
-            return compute_checksum(algorithm, body)
+        def add(row: int, body: memoryview) -> None:
+            checksum = compute_checksum(algorithm, body)
+            extras[row] = structs.replace(extras.get(row, Extras()), checksum=checksum)
 
-        for row, found in zip(rows, self._read(part, rows, checksum), strict=True):
-            extras[row] = structs.replace(extras.get(row, Extras()), checksum=found)
-        return table.replaced(extras=extras)
+        self._read(part, np.flatnonzero(has_none), add)
+        return table.replaced(extras=dict(sorted(extras.items())))
 
     def _copied(self, part: _Part, copies: Copies) -> References:
         table = part.table
         columns = table.columns()
-        rows: list[int] = np.flatnonzero(columns.path_numbers >= 0).tolist()
         extras = {
             row: extra
             for row, extra in table.extras_by_row().items()
@@ -262,7 +258,7 @@ class Freezing:
         }
         offsets, lengths = np.zeros_like(columns.offsets), columns.lengths.copy()
         numbers, paths = columns.path_numbers.copy(), PathNumbers()
-        for row, found in zip(rows, self._read(part, rows, copies.add, copies), strict=True):
+        for row, found in self._copies_of(part, copies):
             is_inline = found.data is not None
             numbers[row] = INLINE if is_inline else paths[copies.path(found.checksum)]
             lengths[row] = found.size or TO_THE_END  # no entry states a length of 0
@@ -284,46 +280,58 @@ class Freezing:
         what = (path, entry.offset, entry.length, stated.version, stated.etag, entry.checksum)
         return hashlib.sha256(repr(what).encode()).hexdigest()
 
-    def _read[T](
-        self,
-        part: _Part,
-        rows: Iterable[int],
-        use: Callable[[Row, memoryview], T],
-        copies: Copies | None = None,
-    ) -> Iterator[T | Any]:
-        """Yield what is made of the bytes of chunks, but those that there are copies of."""
+    def _copies_of(self, part: _Part, copies: Copies) -> Iterator[tuple[int, Copied]]:
+        """Yield the rows of chunks in objects with their copies, new or there already."""
         root = self._hierarchy.sources.root
-        array = f"{root.url if root else ''} {part.path}"
-        origins = None if copies is None else copies.origins(array)
+        origins = copies.origins(f"{root.url if root else ''} {part.path}")
+        rows = np.flatnonzero(part.table.columns().path_numbers >= 0)
 
-        async def one(row: int) -> T | Copied:
-            entry = part.table.row(row)
-            if copies is None or origins is None:
-                return await read(row, entry)
-            origin = self._origin(part, entry)
-            found: Any = await copies.known(entry, origin, origins) or await read(row, entry)
-            if origin and found.data is None:
-                origins.present[origin] = found.checksum
-            copied: Copied = found
-            return copied
+        async def known(some: Iterable[int]) -> list[Copied | None]:
+            entries = map(part.table.row, some)
+            calls = (
+                functools.partial(copies.known, entry, self._origin(part, entry), origins)
+                for entry in entries
+            )
+            return [each async for each in in_order(calls, _CONCURRENT_CALLS)]
 
-        async def read(row: int, entry: Row) -> T:
-            span = source_range(entry.offset, entry.length, WHOLE)
-            place = part.places[entry.path_number]
+        def copied(row: int) -> Copied:
             try:
-                body = await self._hierarchy.sources.fetch(place, span, entry.conditions)
-                if copies is None and len(body) < _WORTH_A_THREAD:
-                    return use(entry, body)
-                return await asyncio.to_thread(use, entry, body)
+                return copies.add(part.table.row(row), bodies.pop(row))
             except ManifestError as error:
                 raise part.at_row(error, row) from error.__cause__
 
-        async def several(some: Iterable[int]) -> list[T | Copied]:
-            calls = (functools.partial(one, row) for row in some)
-            return [each async for each in in_order(calls, _CONCURRENT_CALLS)]
+        sizes = np.maximum(part.table.columns(rows).lengths, 0) + _MOST_BYTES // _MOST_CHUNKS
+        with ThreadPoolExecutor(_CONCURRENT_CALLS) as pool:
+            for first, last in parts_of(sizes, _MOST_BYTES):
+                some: list[int] = rows[first:last].tolist()
+                found = dict(zip(some, sync(known(some)), strict=True))
+                new = [row for row, copy in found.items() if copy is None]
+                bodies: dict[int, memoryview] = {}
+                self._read(part, np.array(new, np.int64), bodies.__setitem__)
+                added = dict(zip(new, pool.map(copied, new), strict=True))
+                for row in some:
+                    copy = found[row] or added[row]
+                    origin = self._origin(part, part.table.row(row))
+                    if origin and copy.data is None:
+                        origins.present[origin] = copy.checksum
+                    yield row, copy
 
-        for some in itertools.batched(rows, _BATCH_SIZE):
-            yield from sync(several(some))
+    def _read(
+        self, part: _Part, rows: npt.NDArray[np.int64], use: Callable[[int, memoryview], None]
+    ) -> None:
+        """Read chunks, and hand over the row and the bytes of each, in threads."""
+
+        def fail(positions: Sequence[int], error: ManifestError) -> None:
+            raise part.at_row(error, int(rows[positions[0]])) from error.__cause__
+
+        sync(
+            read_each(
+                self._hierarchy.sources,
+                ranges_of(part.table, part.places, rows),
+                lambda position, body: use(int(rows[position]), body),
+                fail,
+            )
+        )
 
 
 class _Part(NamedTuple):

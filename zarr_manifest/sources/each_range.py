@@ -1,0 +1,118 @@
+"""Read many ranges of objects by few requests, and go on after one that cannot be read.
+
+For what looks at all chunks of an array: checksums, copies, comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError, ShortReadError
+from zarr_manifest.sources.byte_ranges import SourceRange
+from zarr_manifest.sources.concurrency import in_decoding_thread
+from zarr_manifest.sources.range_reading import ManyRanges, RangeError, read_ranges
+from zarr_manifest.sources.sources import Sources
+
+type Use = Callable[[int, memoryview], None]
+"""Takes the row of a range, and its bytes; in any thread."""
+
+type Fail = Callable[[Sequence[int], ManifestError], None]
+"""Takes the rows of ranges that cannot be read, and why; in any thread."""
+
+# Ranges that are read together: more gain little, and take a hundred bytes each.
+_MOST_RANGES = 2**15
+
+# About a range of an object, rather than the whole of it.
+_OF_A_RANGE = (RangeOutOfBoundsError, ShortReadError)
+
+
+async def read_each(sources: Sources, ranges: ManyRanges, use: Use, fail: Fail) -> None:
+    """Read ranges, merged into few requests, and hand over each as soon as it has arrived.
+
+    Parameters
+    ----------
+    sources : Sources
+        Where the objects are.
+    ranges : ManyRanges
+        The ranges. One that ends at a negative number goes to the end of its object.
+    use : Use
+        What is done with the bytes of a range. A ManifestError that it raises is given to `fail`,
+        with the location.
+    fail : Fail
+        If it raises, nothing else is read, and the error is raised here.
+    """
+    reading = _EachRange(ranges, use, fail)
+    is_open = ranges.stops < 0
+    rows = np.flatnonzero(~is_open)
+    for first in range(0, len(rows), _MOST_RANGES):
+        await reading.read(sources, rows[first : first + _MOST_RANGES])
+    for row in np.flatnonzero(is_open).tolist():
+        await reading.read_alone(sources, row, [row])
+
+
+class _EachRange:
+    """Receives ranges, and remembers which have arrived."""
+
+    def __init__(self, ranges: ManyRanges, use: Use, fail: Fail) -> None:
+        self._ranges = ranges
+        self._use = use
+        self._fail = fail
+        self._rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._arrived: set[int] = set()
+
+    async def read(self, sources: Sources, rows: npt.NDArray[np.int64]) -> None:
+        """Read ranges together."""
+        while len(rows):
+            self._rows, self._arrived = rows, set()
+            try:
+                await read_ranges(sources, self._ranges.of_rows(rows), self)
+                return
+            except RangeError as failed:
+                failed_row = int(rows[failed.row])
+            rows = np.delete(rows, list(self._arrived))
+            numbers = self._ranges.object_numbers
+            of_object = rows[numbers[rows] == numbers[failed_row]]
+            if len(of_object):
+                # The error may be about another range of the same request.
+                row = failed_row if failed_row in of_object else int(of_object[0])
+                done = await self.read_alone(sources, row, of_object.tolist())
+                rows = rows[~np.isin(rows, done)]
+
+    async def read_alone(
+        self, sources: Sources, row: int, of_object: Sequence[int]
+    ) -> Sequence[int]:
+        """Read a range by a request of its own; return those about which all is known now."""
+        ranges = self._ranges
+        source = ranges.objects[int(ranges.object_numbers[row])]
+        ((start, stop),) = ranges.spans([row])
+        span = SourceRange(start, None if stop < 0 else stop, stop >= 0)
+        try:
+            body = await sources.fetch(source.location, span, source.conditions)
+        except _OF_A_RANGE as error:
+            self._fail([row], error)
+        except ManifestError as error:
+            self._fail(of_object, error)
+            return of_object
+        else:
+            await in_decoding_thread(self._take, row, body)
+        return [row]
+
+    def destination(self, row: int) -> memoryview | None:
+        """Return None: all bytes are looked at."""
+        return None
+
+    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        """Hand over some ranges."""
+        for row, body in zip(rows, bodies, strict=True):
+            self._take(int(self._rows[row]), body)
+            self._arrived.add(row)
+
+    def _take(self, row: int, body: memoryview) -> None:
+        try:
+            self._use(row, body)
+        except ManifestError as error:
+            source = self._ranges.objects[int(self._ranges.object_numbers[row])]
+            self._fail([row], error.in_context(location=str(source.location)))
