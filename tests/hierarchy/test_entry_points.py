@@ -132,20 +132,10 @@ def as_path(root: Path) -> Any:
     return root
 
 
-def as_url(root: Path) -> Any:
-    return root.as_uri()
-
-
-def as_obstore(root: Path) -> Any:
-    return obstore.store.LocalStore(root)
-
-
-def as_store(root: Path) -> Any:
-    return LocalStore(root)
-
-
-def as_manifest_store(root: Path) -> Any:
-    return zm.ManifestStore(root)
+as_url: Any = Path.as_uri
+as_obstore: Any = obstore.store.LocalStore
+as_store: Any = LocalStore
+as_manifest_store: Any = zm.ManifestStore
 
 
 # Nothing there ---------------------------------------------------------------------------

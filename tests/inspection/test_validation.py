@@ -440,13 +440,6 @@ def test_a_hierarchy_that_cannot_be_listed(tmp_path: Path) -> None:
             zm.validate(f"{server.url}/nothing")
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    for location in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(zm.errors.SourceNotFoundError):
-            zm.validate(location)
-    assert not (tmp_path / "nothing").exists()
-
-
 LOCK = {"chunk-manifest-json": {"must_understand": True}}
 ALL_EMPTY = {f"{row}.{column}": {} for row in range(2) for column in range(3)}
 

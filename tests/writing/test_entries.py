@@ -136,21 +136,6 @@ def test_one_source_for_all_and_chunks_that_share_bytes(root: Path) -> None:
     np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, 7))
 
 
-def test_annotations_are_ignored(root: Path) -> None:
-    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
-    for entry in manifest.values():
-        entry["x:made-by"] = {"tool": [None, 1.5, "ü"]}
-    write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
-
-
-def test_keys_outside_the_grid_are_ignored(root: Path) -> None:
-    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
-    manifest["3.0"] = manifest["0.9007199254740991"] = {"path": "../sources/none.bin"}
-    write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
-
-
 # Bases ----------------------------------------------------------------------
 
 

@@ -20,56 +20,10 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
 from tests.hierarchies import files_below, split_into_source, without_partitions
-from tests.manifest.test_manifest import manifests as manifest_cases
 from tests.properties import THOROUGH, examples
 from zarr_manifest.format import format_canonical
 
 type Index = tuple[int, ...]
-
-
-# dumps ------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@given(manifest_cases(), st.randoms())
-def test_dumps_undoes_loads(case: tuple[Index, dict[Index, dict[str, Any]]], random: Any) -> None:
-    grid_shape, entries = case
-    shuffled = list(entries.items())
-    random.shuffle(shuffled)
-    documents = [
-        json.dumps({format_canonical(i): entry for i, entry in items}, indent=indent).encode()
-        for items, indent in ((entries.items(), None), (shuffled, 2))
-    ]
-    manifest, other = (zm.Manifest.loads(text, grid_shape=grid_shape) for text in documents)
-    dumped = manifest.dumps()
-    assert dumped == other.dumps()
-    again = zm.Manifest.loads(dumped, grid_shape=grid_shape)
-    assert again.dumps() == dumped
-    assert dict(again.items()) == dict(manifest.items())
-    assert again.paths == manifest.paths
-    assert list(json.loads(dumped)) == [format_canonical(index) for index in sorted(entries)]
-    assert len(dumped.splitlines()) == (len(entries) + 2 if entries else 1)
-
-
-def test_dumps_keeps_what_an_entry_says() -> None:
-    entry = {
-        "path": "ü%20 .nc",
-        "offset": 0,
-        "length": 3,
-        "checksum": "crc32c:00000000",
-        "etag": '"x"',
-        "last_modified": "2024-01-31T14:00:00.500+02:00",
-        "version": "v",
-    }
-    dumped = zm.Manifest.loads(json.dumps({"0": entry}).encode(), ndim=1).dumps()
-    assert json.loads(dumped) == {"0": {**entry, "last_modified": "2024-01-31T12:00:00.500000Z"}}
-    assert "ü" in dumped.decode()
-
-
-@pytest.mark.parametrize("entry", [{"path": "f"}, {"path": "f", "offset": 3}, {"data": "AA=="}, {}])
-def test_dumps_adds_nothing(entry: dict[str, Any]) -> None:
-    dumped = zm.Manifest.loads(json.dumps({"0": entry}).encode(), ndim=1).dumps()
-    assert json.loads(dumped) == {"0": entry}
 
 
 # Written, and read back ---------------------------------------------------------------
