@@ -14,15 +14,13 @@ from typing import Any
 
 import h5py
 import msgspec
-import netCDF4
 import numpy as np
 import pytest
 import zarr
 import zstandard
-from astropy.io import fits
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS
-from tests.conversion.files.scanned_files import age, documents, write_day, write_days
+from tests.conversion.files.scanned_files import FILES, age, documents, write_day, write_days
 from tests.hierarchies import files_below
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
@@ -70,45 +68,6 @@ def written(files: Any, root: Path, **options: Any) -> dict[str, bytes]:
 
 
 # ------------------------------------------------------------ the same as without
-
-
-def _groups(path: Path) -> None:
-    with h5py.File(path, "w", track_order=True) as file:
-        file.attrs["history"] = ["a", "b"]
-        inner = file.create_group("ocean")
-        inner.create_dataset("t", data=np.arange(30.0).reshape(5, 6), chunks=(2, 6), compression=4)
-        inner["names"] = ["one", "two"]
-        inner["far"] = h5py.ExternalLink("other.h5", "/x")
-        file.create_dataset("sparse", (100, 100), "i2", chunks=(10, 10), fillvalue=-1)[5, 5] = 3
-        kinds = h5py.enum_dtype({"land": 0, "sea": 1}, basetype="u1")
-        file.create_dataset("kind", data=np.array([0, 1], "u1"), dtype=kinds)
-        file["crs"] = np.int32(4326)
-        file["compound"] = np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")])
-        file.create_dataset("huge", data=[b"x" * 300] * 2, dtype=h5py.string_dtype("ascii"))
-
-
-def _classic(path: Path) -> None:
-    with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
-        file.createDimension("x", 3)
-        file.createVariable("x", "f8", ("x",))[...] = [1.0, np.nan, 3.0]
-        variable = file.createVariable("v", "i2", ("x",), fill_value=-9)
-        variable.setncatts({"scale_factor": np.float32(0.1), "valid_range": np.array([0, 9], "i2")})
-        variable[...] = [1, 2, 3]
-        file.createVariable("c", "S1", ("x",))[...] = np.array([b"a", b"b", b"c"])
-
-
-def _images(path: Path) -> None:
-    fits.HDUList(
-        [fits.PrimaryHDU(np.arange(12, dtype=">i2").reshape(3, 4)), fits.ImageHDU(name="EMPTY")]
-    ).writeto(path)
-
-
-def _tiff(path: Path) -> None:
-    tifffile = pytest.importorskip("tifffile")
-    tifffile.imwrite(path, np.arange(4096, dtype="u2").reshape(64, 64), tile=(32, 32))
-
-
-FILES = {"f.h5": _groups, "classic.nc": _classic, "f.fits": _images, "f.tif": _tiff}
 
 
 @pytest.mark.parametrize("name", FILES)
