@@ -20,70 +20,13 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests.hierarchies import consolidate, files_below, read
 from tests.properties import examples
+from tests.writing.edited_fields import BASES, FORMS, with_field
 from zarr_manifest.conversion import accept
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Consolidated metadata is currently not part",
     "ignore:Object at (src|field) is not recognized",
 )
-
-# How a manifest is written, and how its chunks are encoded.
-FORMS: dict[str, dict[str, Any]] = {
-    "inline": {"inline": True},
-    "document": {"inline": False},
-    "plain": {"manifest_url": "./manifest.json"},
-    "partitions": {"partition_shape": (2, 1)},
-    "plain partitions": {"manifest_url": "m/{partition}.json", "partition_shape": (2, 2)},
-    "encoded": {"codecs": ["gzip"], "partition_shape": (1, 2)},
-}
-BASES = ["./", "../", "../../src/", "absolute"]
-
-
-def sources(root: Path, values: np.ndarray[Any, Any], chunks: tuple[int, ...]) -> dict[str, Any]:
-    """Write each chunk of an array as a file below ``src``, and return entries by key."""
-    found: dict[str, Any] = {}
-    counts = [-(-n // c) for n, c in zip(values.shape, chunks, strict=True)]
-    (root / "src").mkdir(exist_ok=True)
-    for index in np.ndindex(*counts):
-        chunk = np.full(chunks, -1, values.dtype)
-        part = values[tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, chunks, strict=True))]
-        chunk[tuple(map(slice, part.shape))] = part
-        key = ".".join(map(str, index))
-        (root / "src" / key).write_bytes(chunk.tobytes())
-        found[key] = {"path": key}
-    return found
-
-
-def with_field(
-    root: Path,
-    values: np.ndarray[Any, Any],
-    *,
-    chunks: tuple[int, ...] = (2, 3),
-    base: str = "absolute",
-    consolidated: bool = True,
-    **form: Any,
-) -> str:
-    """Write a hierarchy with the manifest array ``field``; return what readers must allow."""
-    allow = f"{(root / 'src').as_uri()}/"
-    entries = sources(root, values, chunks)
-    declared = allow if base == "absolute" else base
-    prefix = {"./": "../../src/", "../": "../src/"}.get(base, "")
-    entries = {key: {"path": f"{prefix}{entry['path']}"} for key, entry in entries.items()}
-    zm.create_array(
-        root / "h",
-        "field",
-        entries,
-        base=declared,
-        shape=values.shape,
-        chunks=chunks,
-        dtype=values.dtype,
-        fill_value=-1,
-        dimension_names=["t", "x"],
-        **form,
-    )
-    if consolidated:
-        consolidate(root / "h")
-    return allow
 
 
 @st.composite
@@ -281,70 +224,6 @@ def test_sharded_arrays_and_codecs(tmp_path: Path) -> None:
         group["a"][3:5, 1] = -5
     data[3:5, 1] = -5
     np.testing.assert_array_equal(read(zm.ManifestStore(tmp_path / "h", allow=allow), "a"), data)
-
-
-def test_entries_are_changed(place: tuple[Path, str]) -> None:
-    root, allow = place
-    with zm.edit(root, allow=[allow]) as group:
-        entries = zm.entries(group["field"])
-        entries[0, 0] = {}
-        entries[1, 0] = None
-        entries[2, 0] = {"path": "3.0"}
-        with pytest.raises(zm.errors.InvalidEntryError):
-            entries[3, 0] = {"pth": "3.0"}
-        with pytest.raises(zm.errors.InvalidChunkKeyError):
-            entries[9, 0] = {}
-        with pytest.raises(zm.errors.InvalidConfigurationError, match="no manifest"):
-            zm.entries(group["t"])
-    with pytest.raises(zm.errors.ReadOnlyError, match="in an edit"):
-        zm.entries(zarr.open_group(zm.ManifestStore(root), mode="r")["field"])[0, 0] = {}
-    values = read(zm.ManifestStore(root, allow=[allow]), "field")
-    assert (values[:2] == -1).all()
-    np.testing.assert_array_equal(values[2], values[3])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-def test_entries_are_read(tmp_path: Path, form: str) -> None:
-    """In readers and in edits, before and after they are changed."""
-    values = np.arange(4 * 300, dtype="i4").reshape(4, 300)
-    allow = with_field(tmp_path, values, chunks=(1, 200), base="../", **FORMS[form])
-    root = tmp_path / "h"
-    stored = {(i, j): {"path": f"../src/{i}.{j}"} for i in range(4) for j in range(2)}
-    reader = zarr.open_group(zm.ManifestStore(root, read_only=True), mode="r")
-    assert dict(zm.entries(reader["field"])) == stored
-    with zm.edit(root, allow=[allow]) as group:
-        entries = zm.entries(group["field"])
-        assert dict(entries) == stored
-        assert len(entries) == 8
-        entries[0, 1] = {}
-        entries[3, 0] = {"data": b"abc"}
-        del entries[2, 0]
-        with pytest.raises(KeyError):
-            del entries[2, 0]
-        group["field"][1, :200] = 7
-        written = entries[1, 0]
-        assert written is not None
-        assert written["path"].startswith("field/chunks/sha256/")
-        expected = {**stored, (0, 1): {}, (3, 0): {"data": "YWJj"}, (1, 0): written}
-        del expected[2, 0]
-        assert dict(entries) == expected
-        assert len(entries) == 7
-        group["field"].resize((5, 300))
-        entries[4, 1] = entries[0, 0]
-        expected[4, 1] = expected[0, 0]
-    assert dict(zm.entries(reader["field"])) == stored
-    found = zm.entries(zarr.open_group(zm.ManifestStore(root), mode="r")["field"])
-    assert dict(found) == expected
-    assert len(found) == 8
-    for absent in [(2, 0), (9, 0), (0, 0, 0), (-1, 0)]:
-        assert absent not in found
-
-
-def test_entries_are_those_of_manifest_stores(tmp_path: Path) -> None:
-    native = zarr.create_array(tmp_path, name="n", shape=4, chunks=2, dtype="i4")
-    with pytest.raises(TypeError, match="of a ManifestStore"):
-        zm.entries(native)
 
 
 @pytest.mark.slow
