@@ -131,13 +131,12 @@ def require_obstore_threads() -> None:
 
 
 def _has_answered() -> bool:
-    from obstore import head
-    from obstore.store import LocalStore
+    from zarr_manifest.sources.object_reader import use_thread
 
     answered = threading.Event()
 
     def ask() -> None:
-        head(LocalStore("/"), "dev/null")  # in a thread of obstore, as all files and requests
+        use_thread()
         answered.set()
 
     threading.Thread(target=ask, daemon=True).start()
