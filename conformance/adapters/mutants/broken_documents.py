@@ -13,7 +13,7 @@ from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError, InvalidEntryError
 from zarr_manifest.format import Limits, manifest_document
 from zarr_manifest.format.node_metadata import arrays_in
-from zarr_manifest.hierarchy import manifest_documents, node_table, store, transformer
+from zarr_manifest.hierarchy import manifest_documents, node_table, transformer
 from zarr_manifest.manifest import References, Row, decoding
 
 _MEMBERS = ("manifest", "base", "codecs", "partition_shape", "partitions")
@@ -341,7 +341,7 @@ def _change_transformers(change: Any) -> None:
 
         return changed
 
-    replace(store, "ChunkManifestTransformer", make)
+    replace(transformer, "ChunkManifestTransformer", make)
 
 
 @broken_in("older-writers/relative-to-the-root")

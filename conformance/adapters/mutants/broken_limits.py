@@ -9,7 +9,7 @@ from msgspec import structs
 
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.format import declaration
-from zarr_manifest.hierarchy import manifest_documents, store
+from zarr_manifest.hierarchy import manifest_documents, transformer
 
 
 @broken_in("security/within-*")
@@ -23,7 +23,7 @@ def documents_at_a_limit_refused() -> None:
 
         return changed
 
-    replace(store, "ChunkManifestTransformer", make)
+    replace(transformer, "ChunkManifestTransformer", make)
 
 
 @broken_in("combinations/limit-*")
