@@ -206,14 +206,14 @@ def interpret_array(
     )
 
 
-class _Chunks(Struct, frozen=True):
+class _DescribedChunks(Struct, frozen=True):
     """The chunks of arrays whose metadata are valid."""
 
     grid: ChunkGrid
     encoding: ChunkKeyEncoding
 
 
-def _usual_chunks(metadata: dict[str, Any]) -> _Chunks | None:
+def _usual_chunks(metadata: dict[str, Any]) -> _DescribedChunks | None:
     """Return the chunks of an array with valid metadata; None for others, or unusual chunks."""
     describing = {name: metadata[name] for name in _DESCRIBING if name in metadata}
     try:
@@ -223,7 +223,7 @@ def _usual_chunks(metadata: dict[str, Any]) -> _Chunks | None:
 
 
 @functools.lru_cache(maxsize=64)  # most variables of a dataset have the same
-def _described_chunks(describing: bytes) -> _Chunks | None:
+def _described_chunks(describing: bytes) -> _DescribedChunks | None:
     metadata: dict[str, Any] = marshal.loads(describing)
     chunk_grid, wrong = collect(_interpret_chunk_grid(metadata))
     encoding, also_wrong = collect(_interpret_encoding(metadata, chunk_grid))
@@ -232,7 +232,7 @@ def _described_chunks(describing: bytes) -> _Chunks | None:
         return None
     # The others may take much memory, or depend on what is registered with zarr.
     is_usual = chunk_grid.regular is not None and encoding.is_known
-    return _Chunks(chunk_grid, encoding) if is_usual else None
+    return _DescribedChunks(chunk_grid, encoding) if is_usual else None
 
 
 def _interpret_chunk_grid(metadata: dict[str, Any]) -> Findings[ChunkGrid | None]:

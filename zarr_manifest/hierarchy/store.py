@@ -68,11 +68,7 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer
     from zarr.abc.codec import CodecPipeline
 
-    from zarr_manifest.hierarchy.transformer import (
-        ChunkManifestTransformer,
-        ConditionCheck,
-        Verify,
-    )
+    from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
     from zarr_manifest.sources import ManyRanges, Receiver
 
 
@@ -235,7 +231,7 @@ class ManifestStore(ReadableStore):
     def _transformer(
         self, path: str, metadata: dict[str, Any], configuration: Configuration
     ) -> ChunkManifestTransformer:
-        return _class_of_arrays()(
+        return _for_arrays()[0](
             path,
             metadata,
             configuration,
@@ -485,24 +481,18 @@ def prepare_zarr() -> None:
 
 
 def _in_bulk(usual: CodecPipeline) -> CodecPipeline:
-    return _bulk_pipeline()(usual)
+    return _for_arrays()[1](usual)
 
 
-# Imported with the first array: stores are opened for other purposes, too; and a server may be
-# asked for metadata before.
-
-
-@functools.cache
-def _bulk_pipeline() -> Callable[[CodecPipeline], CodecPipeline]:
-    import_for_bulk()
-    from zarr_manifest.pipeline import BulkCodecPipeline
-
-    return BulkCodecPipeline
+type _Wrap = Callable[[CodecPipeline], CodecPipeline]
 
 
 @functools.cache
-def _class_of_arrays() -> type[ChunkManifestTransformer]:
+def _for_arrays() -> tuple[type[ChunkManifestTransformer], _Wrap]:
+    # Imported with the first array: servers are asked for metadata before, and stores are opened
+    # for other purposes, too.
     import_for_bulk()
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
+    from zarr_manifest.pipeline import BulkCodecPipeline
 
-    return ChunkManifestTransformer
+    return ChunkManifestTransformer, BulkCodecPipeline

@@ -37,8 +37,8 @@ class WebStore(Store):
     """The zarr store of a hierarchy on a web server.
 
     zarr requests a node's metadata of Zarr v3 and v2 together. Those of v2 are only requested if
-    the answer for v3 is that there are none: each request takes more time than it seems, and the
-    first ones a connection each.
+    there are none of v3: three requests of four would be in vain, and the first ones need a
+    connection each.
 
     Parameters
     ----------
