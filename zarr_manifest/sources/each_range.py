@@ -37,7 +37,8 @@ async def read_each(sources: Sources, ranges: ManyRanges, use: Use, fail: Fail) 
     sources : Sources
         Where the objects are.
     ranges : ManyRanges
-        The ranges. One that ends at a negative number goes to the end of its object.
+        The ranges, which may be empty. One that ends at a negative number goes to the end of its
+        object.
     use : Use
         What is done with the bytes of a range. A ManifestError that it raises is given to `fail`,
         with the location.
@@ -45,11 +46,12 @@ async def read_each(sources: Sources, ranges: ManyRanges, use: Use, fail: Fail) 
         If it raises, nothing else is read, and the error is raised here.
     """
     reading = _EachRange(ranges, use, fail)
-    is_open = ranges.stops < 0
-    rows = np.flatnonzero(~is_open)
+    for row in np.flatnonzero(ranges.stops == ranges.starts).tolist():
+        await in_decoding_thread(reading.take, row, memoryview(b""))
+    rows = np.flatnonzero(ranges.stops > ranges.starts)
     for first in range(0, len(rows), _MOST_RANGES):
         await reading.read(sources, rows[first : first + _MOST_RANGES])
-    for row in np.flatnonzero(is_open).tolist():
+    for row in np.flatnonzero(ranges.stops < 0).tolist():
         await reading.read_alone(sources, row, [row])
 
 
@@ -97,7 +99,7 @@ class _EachRange:
             self._fail(of_object, error)
             return of_object
         else:
-            await in_decoding_thread(self._take, row, body)
+            await in_decoding_thread(self.take, row, body)
         return [row]
 
     def destination(self, row: int) -> memoryview | None:
@@ -107,10 +109,11 @@ class _EachRange:
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Hand over some ranges."""
         for row, body in zip(rows, bodies, strict=True):
-            self._take(int(self._rows[row]), body)
+            self.take(int(self._rows[row]), body)
             self._arrived.add(row)
 
-    def _take(self, row: int, body: memoryview) -> None:
+    def take(self, row: int, body: memoryview) -> None:
+        """Hand over a range."""
         try:
             self._use(row, body)
         except ManifestError as error:
