@@ -7,8 +7,8 @@ objects, only those with metadata are read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -26,10 +26,9 @@ from zarr_manifest.format import METADATA_NAMES, Conditions, Limits, parse_condi
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import TO_THE_END, Manifest, references_of
 from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.writing import Call, in_threads
 
 _FIELDS = {"versionId", "lastModified", "size", "ETag"}
-
-_CONCURRENCY = 16
 
 
 class _StateDocument(msgspec.Struct):
@@ -137,8 +136,8 @@ def _contents(
         return cpu.Buffer.from_bytes(bytes(body))
 
     wanted = [key for key in states if key.rpartition("/")[2] in METADATA_NAMES]
-    with ThreadPoolExecutor(_CONCURRENCY) as threads:
-        documents = dict(zip(wanted, threads.map(read, wanted), strict=True))
+    bodies = in_threads(Call(0, partial(read, key)) for key in wanted)
+    documents = dict(zip(wanted, bodies, strict=True))
     return dict.fromkeys(states, cpu.Buffer.from_bytes(b"")) | documents
 
 

@@ -21,12 +21,14 @@ from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_
 from zarr_manifest.writing.editing import edit
 from zarr_manifest.writing.edits import is_native
 from zarr_manifest.writing.recovering import recover
+from zarr_manifest.writing.threads import Call, in_threads
 from zarr_manifest.writing.writing import create_array, write_manifest
 
 __all__ = [
     "SMALL_CHUNK",
     "SMALL_MANIFEST",
     "ArrayWriter",
+    "Call",
     "Change",
     "ChunkPlace",
     "CleaningReport",
@@ -44,6 +46,7 @@ __all__ = [
     "entries",
     "give_way",
     "guarded_store",
+    "in_threads",
     "is_native",
     "recover",
     "small_size",

@@ -1,7 +1,7 @@
 """Calls made in threads, in order, as memory allows.
 
-Encoding, compressing and putting documents happens mostly outside the interpreter. So a few of them
-are busy at the same time: the more, the smaller they are.
+Requests, and encoding and compressing documents, happen mostly outside the interpreter. So a few of
+them are under way at the same time: the more, the smaller they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Call[T](NamedTuple):
     Attributes
     ----------
     weight : int
-        How much memory it needs, in any unit: the number of rows of a document.
+        How much memory it needs, in any unit: the number of rows of a document, or 0 of little.
     make : callable
         Does it, in any thread.
     """

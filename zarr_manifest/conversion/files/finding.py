@@ -20,10 +20,10 @@ from zarr_manifest.conversion.files.sources import (
     has_scheme,
     translated,
 )
-from zarr_manifest.conversion.files.workers import in_threads
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError, SourceNotFoundError
 from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.locations import redact
+from zarr_manifest.writing import Call, in_threads
 
 # Characters of a name, not of a pattern.
 _QUOTED = re.compile(r"%(2A|3F|5B)", re.IGNORECASE)
@@ -249,8 +249,7 @@ def check_files(
     sources : FileSources
         Reads them.
     """
-    check = partial(_checked, known=known, sources=sources)
-    return [check(urls[0])] if len(urls) == 1 else list(in_threads(check, urls))
+    return list(in_threads(Call(0, partial(_checked, url, known, sources)) for url in urls))
 
 
 def _checked(url: str, known: str | None, sources: FileSources) -> FoundFile | Unusable:

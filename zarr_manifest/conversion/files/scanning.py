@@ -25,13 +25,14 @@ from zarr_manifest.conversion.files.scan_documents import (
     scan_name,
 )
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.files.workers import Parallel, in_parallel, in_threads
+from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.nodes import Progress
 from zarr_manifest.conversion.renewal import RefusedSource
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
 from zarr_manifest.locations import redact
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow
+from zarr_manifest.writing import Call, in_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,7 @@ def opened_scan(scan: Scan, work: FileWork) -> FileScan:
 
 def _kept(urls: Sequence[str], work: FileWork, report: ScanReport) -> Iterator[FileScan | None]:
     """Yield the scan of every file that is there, and matches its present state."""
-    stored = in_threads(partial(_document, work=work), urls)
+    stored = in_threads(Call(0, partial(_document, url, work)) for url in urls)
     for url, found in zip(urls, stored, strict=True):
         yield None if found is None else _usable(url, *found, work.sources, report)
 

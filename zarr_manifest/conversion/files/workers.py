@@ -1,10 +1,9 @@
-"""Work on many files: in threads, on VirtualiZarr's executors, or the caller's."""
+"""Work on many files: here, on VirtualiZarr's executors, or the caller's."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor
 from typing import Any, Literal
 
 from zarr_manifest.conversion.optional_libraries import library
@@ -14,24 +13,7 @@ from zarr_manifest.locations import redact
 # Of files of which one ended a worker.
 _MOST_NAMED = 3
 
-# Results that are in memory at a time, so that no thread waits for another.
-_BATCH_SIZE = 256
-
 type Parallel = Literal["dask", "lithops", False] | Executor
-
-
-def in_threads[T, R](
-    work: Callable[[T], R], items: Iterable[T], *, threads: int = 32
-) -> Iterator[R]:
-    """Yield the result for every item, in their order; of requests, which wait most of the time."""
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            # Not all at once: each has a future.
-            for batch in itertools.batched(items, _BATCH_SIZE):
-                yield from pool.map(work, batch)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def in_parallel[T, R](
