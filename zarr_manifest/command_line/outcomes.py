@@ -18,7 +18,7 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome
 from zarr_manifest.command_line.wording import command, spelled, visible
 from zarr_manifest.conversion import ConversionReport, Node, RefusedNode, RefusedSource
-from zarr_manifest.showing import counted, html_page, note_lines, size
+from zarr_manifest.showing import html_page, note_lines
 
 
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
@@ -65,14 +65,8 @@ def conversion_outcome(
         "notes": noted(report.notes),
     }
     status = PROBLEMS if report.refused and not allow_refused else 0
-    lines = [f"{place}: {_summary(report)}", *advice]
+    lines = [f"{place}: {report.summary}", *advice]
     return Outcome(document, lines, list(remarks(report.notes, report.refused)), status)
-
-
-def _summary(report: ConversionReport) -> str:
-    counts = {"group": report.groups, "array": report.arrays, "reference": report.references}
-    summary = ", ".join(counted(number, noun) for noun, number in counts.items())
-    return f"{summary} to {size(report.stated_bytes)}" if report.stated_bytes else summary
 
 
 def remarks(notes: Iterable[tuple[str, str]], refused: Iterable[RefusedNode]) -> Iterator[str]:

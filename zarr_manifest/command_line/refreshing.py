@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -17,7 +16,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.outcomes import refused_sources
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
 from zarr_manifest.conversion import RenewalReport
-from zarr_manifest.showing import counted
 
 read_option = click.option(
     "--read",
@@ -60,9 +58,5 @@ def renewal_outcome(hierarchy: str, report: RenewalReport) -> Outcome:
         "arrays": report.arrays,
         "refused": refused,
     }
-    return Outcome(document, _lines(hierarchy, report), remarks, PROBLEMS if refused else 0)
-
-
-def _lines(hierarchy: str, report: RenewalReport) -> Iterator[str]:
-    checked = counted(report.objects, "object")
-    yield f"{hierarchy}: {checked} checked, {counted(len(report.arrays), 'array')} written"
+    lines = [f"{hierarchy}: {report.summary}"]
+    return Outcome(document, lines, remarks, PROBLEMS if refused else 0)

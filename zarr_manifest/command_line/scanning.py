@@ -21,7 +21,6 @@ from zarr_manifest.command_line.options import access_options
 from zarr_manifest.command_line.outcomes import bars, refused_sources
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import ScanReport
-from zarr_manifest.showing import counted
 
 
 @click.command(
@@ -112,5 +111,5 @@ def _outcome(scans: str, report: ScanReport) -> Outcome:
         "unkept": report.unkept,
         "refused": refused,
     }
-    lines = [f"{scans}: {counted(report.found, 'scan')} found, {report.made:,} made"]
+    lines = [f"{scans}: {report.summary}"]
     return Outcome(document, lines, [*unkept, *remarks], PROBLEMS if refused else 0)

@@ -19,7 +19,6 @@ from zarr_manifest.command_line.options import (
 from zarr_manifest.command_line.outcomes import noted, refusals, remarks
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import UpgradeReport
-from zarr_manifest.showing import counted
 
 
 @click.command(
@@ -79,6 +78,4 @@ def _lines(place: str, report: UpgradeReport) -> Iterator[str]:
     for path in report.repaired:
         for repair in report.repairs[path]:
             yield f"/{path}: {repair}"
-    verb = "would be repaired" if report.dry_run else "repaired"
-    arrays = counted(len(report.repairs) + len(report.refused), "manifest array")
-    yield f"{place}: {len(report.repaired):,} of {arrays} {verb}"
+    yield f"{place}: {report.summary}"

@@ -243,11 +243,17 @@ class ConversionReport:
     refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
+    @property
+    def summary(self) -> str:
+        """How much was written, in a line."""
+        return ", ".join(self._counts())
+
     def _counts(self) -> list[str]:
+        stated = f" to {size(self.stated_bytes)}" if self.stated_bytes else ""
         return [
             counted(self.groups, "group"),
             counted(self.arrays, "array"),
-            f"{counted(self.references, 'reference')} to {size(self.stated_bytes)}",
+            counted(self.references, "reference") + stated,
         ]
 
     def __repr__(self) -> str:
@@ -260,7 +266,7 @@ class ConversionReport:
         return html_table("ConversionReport", rows)
 
     def __str__(self) -> str:
-        lines = [", ".join(self._counts())]
+        lines = [self.summary]
         if self.refused:
             lines.append(f"refused {counted(len(self.refused), 'node')}:")
             lines += [f"  {line}" for line in refused_lines(self.refused)]

@@ -118,16 +118,18 @@ class ScanReport:
         lines = [f"not kept: {url}" for url in self.unkept]
         lines += [f"refused: {each.location}: {each.reason}" for each in self.refused]
         lines += [f"made again: {each}" for each in self.damaged]
-        return "\n".join([self._counts(), *lines])
+        return "\n".join([self.summary, *lines])
 
-    def _counts(self) -> str:
+    @property
+    def summary(self) -> str:
+        """How many scans there are, in a line."""
         return f"{counted(self.found, 'scan')} found, {self.made:,} made"
 
     def notes(self) -> list[str]:
         """Return what to tell those who combine the files, of which some have scans."""
         if not (self.found or self.made or self.unkept):
             return []
-        found = [self._counts()]
+        found = [self.summary]
         if self.unkept:
             found.append(
                 f"{counted(len(self.unkept), 'scan')} could not be kept: the state of the file is "

@@ -89,7 +89,7 @@ class UpgradeReport:
     1 of 2 manifest arrays repaired
       sst: 'codecs' was null; ...
     >>> print(UpgradeReport(repairs={"time": ()}))
-    nothing to repair in 1 manifest array
+    0 of 1 manifest array repaired
     """
 
     repairs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -103,30 +103,31 @@ class UpgradeReport:
         """Paths of the arrays that were repaired, or would be."""
         return [path for path, repairs in self.repairs.items() if repairs]
 
+    @property
+    def summary(self) -> str:
+        """How many arrays were repaired, in a line."""
+        arrays = counted(len(self.repairs) + len(self.refused), "manifest array")
+        verb = "would be repaired" if self.dry_run else "repaired"
+        return f"{len(self.repaired):,} of {arrays} {verb}"
+
     def __repr__(self) -> str:
         notes = counted(len(self.notes), "note")
-        return f"<UpgradeReport: {self._summary()}, {len(self.refused)} refused, {notes}>"
+        return f"<UpgradeReport: {self.summary}, {len(self.refused)} refused, {notes}>"
 
     def _repr_html_(self) -> str:
         lines = [(p or "/", list(self.repairs[p])) for p in self.repaired]
         repairs = [f"{path}: {repair}" for path, found in lines for repair in found]
         notes = list(note_lines(self.notes))
         rows = [
-            ("Summary", self._summary()),
+            ("Summary", self.summary),
             ("Repairs", repairs),
             ("Refused", refused_lines(self.refused)),
             ("Notes", notes),
         ]
         return html_table("UpgradeReport", rows)
 
-    def _summary(self) -> str:
-        arrays = counted(len(self.repairs) + len(self.refused), "manifest array")
-        verb = "would be repaired" if self.dry_run else "repaired"
-        count = len(self.repaired)
-        return f"{count} of {arrays} {verb}" if count else f"nothing to repair in {arrays}"
-
     def __str__(self) -> str:
-        lines = [self._summary()]
+        lines = [self.summary]
         for path in self.repaired:
             lines += [f"  {path or '/'}: {repair}" for repair in self.repairs[path]]
         if self.refused:

@@ -79,9 +79,14 @@ class RenewalReport:
     arrays: list[str] = field(default_factory=list[str])
     refused: list[RefusedSource] = field(default_factory=list[RefusedSource])
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """How much was checked and written, in a line."""
         checked = f"{counted(self.objects, 'object')} checked"
-        lines = [f"{checked}, {counted(len(self.arrays), 'array')} written"]
+        return f"{checked}, {counted(len(self.arrays), 'array')} written"
+
+    def __str__(self) -> str:
+        lines = [self.summary]
         lines += [f"refused {node.location}: {node.reason} ({node.code})" for node in self.refused]
         return "\n".join(lines)
 
