@@ -62,7 +62,7 @@ INSIDE: dict[str, tuple[str, set[str]]] = {
     ),
     "hierarchy.store": ("forgets what a process has unpickled", {"processes"}),
     "locations.kinds": ("adds a kind of storage", {"locations/test_kinds"}),
-    "inspection.blocks": ("smaller: bytes of a block", {"inspection/test_verifying"}),
+    "inspection.blocks": ("smaller: bytes of a block", {"inspection/test_verifying_runs"}),
     "manifest.chunk_numbers": ("pure; smaller: a batch", {"manifest/test_chunk_numbers"}),
     "manifest.encoding": ("pure; smaller: a batch", {"manifest/test_encoding"}),
     "manifest.parts": ("pure: what the scanner scans", {"manifest/test_scanner"}),
