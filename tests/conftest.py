@@ -17,7 +17,6 @@ from tests.forked import Forked
 from tests.hierarchies import Values, write_hierarchy
 from tests.interrupted_stores import stop_interrupting
 from tests.properties import THOROUGH
-from zarr_manifest.sources import momentary_files
 
 # Of zarr.
 PIPELINES = ["BatchedCodecPipeline"]
@@ -80,7 +79,7 @@ def store(root: Path, values: Values) -> zm.ManifestStore:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers wait 50 ms for the lock of another one, instead of five seconds."""
-    monkeypatch.setattr(momentary_files, "_PATIENCE", 0.05)
+    monkeypatch.setattr("zarr_manifest.sources.momentary_files._PATIENCE", 0.05)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,80 +13,83 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Modules that only these tests look into, and why no interface will do. "Smaller" are limits that
-# take hundreds of megabytes, or seconds, to reach; "pure" are rules that are stated as properties.
+# Modules that only these tests look into, and why no interface will do. Rules are pure, and stated
+# as properties.
 INSIDE: dict[str, tuple[str, set[str]]] = {
     "command_line.application": (
         "called in this process; main() ends it",
         {"command_line/commands", "hierarchy/test_process_end"},
     ),
-    "command_line.wording": (
-        "the table of options, compared with all that the package advises",
-        {"command_line/test_wording"},
-    ),
-    "conversion.files.combining.combination": ("pure", {"conversion/files/test_files_placement"}),
-    "conversion.files.combining.placement": ("pure", {"conversion/files/test_files_placement"}),
-    "conversion.files.combining.splitting": (
-        "pure; smaller: references of an array",
-        {"conversion/files/test_files_split"},
-    ),
-    "conversion.files.parsing": (
-        "whether a file is parsed again: its bytes may be in memory",
-        {"conversion/files/test_scans_used"},
-    ),
-    "conversion.files.scan_documents": ("smaller", {"conversion/files/test_scans_used"}),
-    "conversion.files.typed_values": ("pure", {"conversion/files/test_typed_values"}),
+    "command_line.wording": ("options, compared with all advice", {"command_line/test_wording"}),
+    "conversion.files.combining.combination": ("rules", {"conversion/files/test_files_placement"}),
+    "conversion.files.combining.placement": ("rules", {"conversion/files/test_files_placement"}),
+    "conversion.files.combining.splitting": ("rules", {"conversion/files/test_files_split"}),
+    "conversion.files.parsing": ("what is parsed again", {"conversion/files/test_scans_used"}),
+    "conversion.files.typed_values": ("rules", {"conversion/files/test_typed_values"}),
     "conversion.kerchunk.export.json_sets": (
-        "smaller: rows of a batch; URLs that no manifest may have",
+        "rules, also of URLs that no manifest may have",
         {"conversion/kerchunk/test_kerchunk_export_columns"},
     ),
-    "conversion.kerchunk.json.decoding": (
-        "smaller: parts of a document",
-        {"conversion/kerchunk/test_kerchunk_columns"},
-    ),
     "conversion.kerchunk.json.references": (
-        "pure: the slow way, to compare with",
+        "the slow way, to compare with",
         {"conversion/kerchunk/test_kerchunk_columns"},
     ),
     "conversion.kerchunk.json.templates": (
-        "pure: a language",
+        "rules of a language",
         {"conversion/kerchunk/test_kerchunk_templates"},
     ),
     "conversion.older_writers.arrays": (
-        "pure: when a join is doubtful",
+        "rules of what is doubtful",
         {"conversion/older_writers/test_older_writers_manifests"},
     ),
-    "hierarchy.manifest_documents": (
-        "pure: a cache; smaller: its memory",
-        {"hierarchy/test_document_cache"},
-    ),
-    "hierarchy.store": ("forgets what a process has unpickled", {"processes"}),
-    "locations.kinds": ("adds a kind of storage", {"locations/test_kinds"}),
-    "inspection.blocks": ("smaller: bytes of a block", {"inspection/test_verifying_runs"}),
-    "manifest.chunk_numbers": ("pure; smaller: a batch", {"manifest/test_chunk_numbers"}),
-    "manifest.encoding": ("pure; smaller: a batch", {"manifest/test_encoding"}),
-    "manifest.parts": ("pure: what the scanner scans", {"manifest/test_scanner"}),
-    "manifest.scanner": ("pure: the scanner", {"manifest/test_scanner"}),
-    "pipeline.read_ahead": (
-        "pure: blocks; what is held; smaller: times and memory",
-        {"pipeline/test_read_ahead"},
-    ),
-    "pipeline.sharding": ("smaller: shards that are read whole", {"pipeline/test_bulk_sharding"}),
+    "hierarchy.manifest_documents": ("rules of a cache", {"hierarchy/test_document_cache"}),
+    "hierarchy.store": ("forgets what this process has unpickled", {"processes"}),
+    "manifest.chunk_numbers": ("rules of blocks", {"manifest/test_chunk_numbers"}),
+    "manifest.parts": ("what the scanner scans", {"manifest/test_scanner"}),
+    "manifest.scanner": ("rules of the scanner", {"manifest/test_scanner"}),
+    "pipeline.read_ahead": ("rules of blocks, and what is held", {"pipeline/test_read_ahead"}),
     "sources.concurrency": (
-        "pure: a budget; makes threads anew, to profile them",
+        "rules of a budget; makes threads anew, to profile them",
         {"read_path", "sources/test_bulk_ranges"},
     ),
     "sources.directories": ("opens files as other systems do", {"sources/test_local_files"}),
-    "sources.momentary_files": ("smaller: seconds", {"conftest"}),
     "sources.range_reading": (
-        "pure: pieces of an answer; smaller: bytes in flight and per thread",
-        {"pipeline/test_bulk_servers", "sources/test_bulk_ranges", "sources/test_pieces"},
+        "rules of pieces; the budgets of loops",
+        {"pipeline/test_bulk_servers", "sources/test_pieces"},
     ),
-    "writing.array_writer": (
-        "smaller: what readers accept",
-        {"writing/test_writing_manifests", "writing/test_writing_partitions"},
-    ),
-    "writing.given_entries": ("pure; smaller: a batch", {"writing/test_entry_columns"}),
+    "writing.array_writer": ("smaller limits of readers", {"writing/test_writing_manifests"}),
+    "writing.given_entries": ("rules of columns", {"writing/test_entry_columns"}),
+}
+
+# Constants that tests replace, by name: all but the first are sizes and times that take hundreds of
+# megabytes, or seconds, to reach.
+REPLACED = {
+    "locations.kinds._KINDS",
+    "conversion.files.scan_documents.LARGEST",
+    "conversion.kerchunk.export.json_sets._BATCH_SIZE",
+    "conversion.kerchunk.json.decoding._BATCH_SIZE",
+    "conversion.kerchunk.json.decoding._PART",
+    "hierarchy.manifest_documents._MOST_MEMORY",
+    "inspection.blocks._MOST_BYTES",
+    "manifest.chunk_numbers._BATCH_SIZE",
+    "manifest.decoding._LEAST_BYTES",
+    "manifest.decoding._PART_BYTES",
+    "manifest.decoding._WHOLE_BYTES",
+    "manifest.encoding._BATCH_SIZE",
+    "manifest.encoding._FEW",
+    "pipeline.read_ahead.MOST_BYTES_AHEAD",
+    "pipeline.read_ahead._LONGEST",
+    "pipeline.read_ahead._SECONDS",
+    "pipeline.read_ahead._TOLERATED",
+    "pipeline.sharding._LARGEST_WHOLE_ON_DISK",
+    "pipeline.sharding._MOST_INNER_CHUNKS",
+    "sources.momentary_files._PATIENCE",
+    "sources.range_reading.MOST_BYTES_IN_FLIGHT",
+    "sources.range_reading._MOST_BYTES_PER_CALL",
+    "sources.range_reading._WORTH_A_THREAD",
+    "sources.sources.DEFAULT_MAX_REQUEST",
+    "writing.array_writer.MOST_NAMES",
+    "writing.given_entries._BATCH_SIZE",
 }
 
 
@@ -130,45 +133,55 @@ def reaches_past(place: str, module: str) -> bool:
     return not (is_inside and is_interface) and module not in documented()
 
 
-def modules_in(source: str) -> Iterator[str]:
-    """Yield the modules of the package that a test names: imports, and those in texts.
+def names_in(source: str) -> Iterator[tuple[str, bool]]:
+    """Yield what a test names of the package, and whether in a text.
 
     Texts are programs for other processes, or say what is replaced.
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from ((f"{node.module}.{alias.name}", False) for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, False) for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             for module, names in re.findall(r"from ([\w.]+) import ([\w, ]+)", node.value):
-                yield from (f"{module}.{name}" for name in names.split(", "))
-            yield from re.findall(r"\bzarr_manifest(?:\.\w+)+", node.value)
+                yield from ((f"{module}.{name}", True) for name in names.split(", "))
+            yield from (
+                (name, True) for name in re.findall(r"\bzarr_manifest(?:\.\w+)+", node.value)
+            )
 
 
-def longest_module(name: str) -> str:
-    """Return the module of a name that may be that of a function in it."""
+def module_of(name: str) -> str:
+    """Return the module of a name, which may be that of something in it."""
     while name and not is_module(name):
         name = name.rpartition(".")[0]
     return name
 
 
-def imported_past_interfaces() -> dict[str, set[str]]:
-    """Return the modules inside packages that tests name, and which tests do."""
-    found: dict[str, set[str]] = {}
+@cache
+def named_past_interfaces() -> tuple[dict[str, set[str]], set[str]]:
+    """Return the modules inside packages that tests look into, by test; and replaced constants."""
+    modules: dict[str, set[str]] = {}
+    constants: set[str] = set()
     for file in {*(ROOT / "tests").rglob("*.py")} - {Path(__file__)}:
-        name = file.relative_to(ROOT / "tests").with_suffix("").as_posix()
-        place = ".".join(["zarr_manifest", *name.split("/")[:-1]])
-        for each in modules_in(file.read_text(encoding="utf-8")):
-            module = longest_module(each)
-            if module.startswith("zarr_manifest.") and reaches_past(place, module):
-                found.setdefault(module.partition(".")[2], set()).add(name)
-    return found
+        test = file.relative_to(ROOT / "tests").with_suffix("").as_posix()
+        place = ".".join(["zarr_manifest", *test.split("/")[:-1]])
+        for name, is_text in names_in(file.read_text(encoding="utf-8")):
+            module = module_of(name)
+            if not module.startswith("zarr_manifest.") or not reaches_past(place, module):
+                continue
+            if is_text and re.fullmatch(r"[A-Z_]+", name.rpartition(".")[2]):
+                constants.add(name.partition(".")[2])
+            else:
+                modules.setdefault(module.partition(".")[2], set()).add(test)
+    return modules, constants
 
 
 @pytest.mark.slow
 def test_tests_import_packages_through_their_interfaces() -> None:
-    assert imported_past_interfaces() == {module: tests for module, (_, tests) in INSIDE.items()}
+    modules, constants = named_past_interfaces()
+    assert modules == {module: tests for module, (_, tests) in INSIDE.items()}
+    assert constants == REPLACED
 
 
 @pytest.mark.parametrize(
@@ -195,4 +208,4 @@ program = "from zarr_manifest.a.b import c, d; import zarr_manifest.e"
 monkeypatch.setattr("zarr_manifest.f.g", 1)
 """
     named = {"zarr_manifest.a.b.c", "zarr_manifest.a.b.d", "zarr_manifest.e", "zarr_manifest.f.g"}
-    assert named <= {*modules_in(source)}
+    assert dict.fromkeys(named, True).items() <= dict(names_in(source)).items()

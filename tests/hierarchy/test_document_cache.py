@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.servers.http_files import FileServer
-from zarr_manifest.hierarchy import manifest_documents
 from zarr_manifest.hierarchy.manifest_documents import DocumentCache
 
 
@@ -46,7 +45,7 @@ def test_the_cache_keeps_the_latest_that_fit(asked: list[tuple[str, int]], capac
 
 @pytest.mark.servers
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_documents, "_MOST_MEMORY", 1)
+    monkeypatch.setattr("zarr_manifest.hierarchy.manifest_documents._MOST_MEMORY", 1)
     entries = {str(i): {"data": bytes([i])} for i in range(4)}
     options: Any = {"shape": 4, "chunks": 1, "dtype": "u1", "partition_shape": (2,)}
     zm.create_array(tmp_path, "a", entries, **options, compressors=None)

@@ -75,9 +75,9 @@ def test_chunks_are_read_once_in_merged_requests(root: Path, http_server: FileSe
 
 _PROGRAM = """
 import sys
+import pytest
 import zarr_manifest as zm
-from zarr_manifest.inspection import blocks
-blocks._MOST_BYTES = 2**23
+pytest.MonkeyPatch().setattr("zarr_manifest.inspection.blocks._MOST_BYTES", 2**23)
 root, state, url = sys.argv[1:]
 report = zm.verify(root, read="all", state=state, allow=[url])
 """

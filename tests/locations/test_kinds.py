@@ -20,7 +20,6 @@ from zarr_manifest.locations import (
     UrlLocation,
     WebServers,
     kind_of,
-    kinds,
     known_schemes,
     redact,
     storage_kinds,
@@ -55,7 +54,7 @@ def barn(monkeypatch: pytest.MonkeyPatch) -> Cloud:
         together=(),
         hosts=("barn.example",),
     )
-    monkeypatch.setattr(kinds, "_KINDS", (cloud, *storage_kinds()))
+    monkeypatch.setattr("zarr_manifest.locations.kinds._KINDS", (cloud, *storage_kinds()))
     monkeypatch.setattr(obstore.store, "BarnStore", BarnStore, raising=False)
     return cloud
 

@@ -19,7 +19,6 @@ from tests.hierarchies import write_manifest_array
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply, reset, status, truncate
 from tests.servers.s3 import S3Server
-from zarr_manifest.sources import range_reading as reading
 
 OBJECTS, EACH, CHUNK = 10, 10, 64
 DATA = np.random.default_rng(0).integers(0, 256, OBJECTS * EACH * CHUNK, "u1")
@@ -130,8 +129,8 @@ def test_bytes_in_flight_are_bounded(
 ) -> None:
     """Also those of several selections that are read at the same time."""
     most = 3 * EACH * CHUNK
-    monkeypatch.setattr(reading, "MOST_BYTES_IN_FLIGHT", most)
-    monkeypatch.setattr(reading, "_budgets", {})
+    monkeypatch.setattr("zarr_manifest.sources.range_reading.MOST_BYTES_IN_FLIGHT", most)
+    monkeypatch.setattr("zarr_manifest.sources.range_reading._budgets", {})
     flight = Flight()
     for i, body in enumerate(bodies()):
         http_server.put(f"d/{i}.bin", body)

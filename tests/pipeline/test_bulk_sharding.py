@@ -34,7 +34,6 @@ from tests.pipeline.sharded_arrays import (
 )
 from tests.properties import examples
 from tests.servers.http_files import FileServer
-from zarr_manifest.pipeline import sharding as bulk_sharding
 
 PIPELINES = [
     name
@@ -76,8 +75,8 @@ def test_values_and_errors_are_those_of_single_reads(
         ),
     ):
         if in_parts:
-            sizes.setattr(bulk_sharding, "_LARGEST_WHOLE_ON_DISK", 0)
-        sizes.setattr(bulk_sharding, "_MOST_INNER_CHUNKS", together)
+            sizes.setattr("zarr_manifest.pipeline.sharding._LARGEST_WHOLE_ON_DISK", 0)
+        sizes.setattr("zarr_manifest.pipeline.sharding._MOST_INNER_CHUNKS", together)
         root = Path(directory)
         write_sharded(root, array, lambda key: forms[key], damage=damage)
         single, bulk = both_ways(root, verify=verify)

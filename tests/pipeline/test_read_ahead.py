@@ -23,7 +23,6 @@ from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer, delay, status
 from zarr_manifest.errors import ManifestError, SourceNotFoundError
 from zarr_manifest.format import compute_checksum
-from zarr_manifest.pipeline import read_ahead
 from zarr_manifest.pipeline.read_ahead import ReadAhead, block_around
 
 pytestmark = pytest.mark.servers
@@ -120,7 +119,7 @@ def test_looks_that_are_far_apart_read_one_chunk_each(
 ) -> None:
     chunk(array, 0)
     chunk(array, 35)
-    monkeypatch.setattr(read_ahead, "_SECONDS", 0.01)
+    monkeypatch.setattr("zarr_manifest.pipeline.read_ahead._SECONDS", 0.01)
     time.sleep(0.02)
     chunk(array, 1)
     assert requested(http_server) == 3
@@ -129,8 +128,8 @@ def test_looks_that_are_far_apart_read_one_chunk_each(
 def test_an_array_where_it_does_not_pay_is_left_alone(
     array: Any, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_ahead, "_TOLERATED", 0)
-    monkeypatch.setattr(read_ahead, "_LONGEST", 0.05)
+    monkeypatch.setattr("zarr_manifest.pipeline.read_ahead._TOLERATED", 0)
+    monkeypatch.setattr("zarr_manifest.pipeline.read_ahead._LONGEST", 0.05)
     chunk(array, 0)
     chunk(array, 2)
     deadline = time.monotonic() + 5
@@ -147,7 +146,7 @@ def test_memory_is_bounded(
     http_server: FileServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 5 * CHUNK
-    monkeypatch.setattr(read_ahead, "MOST_BYTES_AHEAD", most)
+    monkeypatch.setattr("zarr_manifest.pipeline.read_ahead.MOST_BYTES_AHEAD", most)
     declare(http_server, root)
     for _ in range(3):
         array = opened(http_server, root)

@@ -32,7 +32,6 @@ from zarr_manifest.sources import (
     read_ranges,
     reader_of,
 )
-from zarr_manifest.sources import range_reading as reading
 from zarr_manifest.sources.concurrency import Budget
 
 SIZE = 4096
@@ -110,8 +109,8 @@ def test_each_range_is_handed_over_once(
     rows: Any, chosen: set[int], max_gap: int, worth_a_thread: int, at_once: int
 ) -> None:
     with tempfile.TemporaryDirectory() as given, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_WORTH_A_THREAD", worth_a_thread)
-        patch.setattr(reading, "_MOST_BYTES_PER_CALL", at_once)
+        patch.setattr("zarr_manifest.sources.range_reading._WORTH_A_THREAD", worth_a_thread)
+        patch.setattr("zarr_manifest.sources.range_reading._MOST_BYTES_PER_CALL", at_once)
         directory = Path(given)
         ranges = ranges_of(urls_in(directory), rows)
         collector = Collector(ranges, chosen.__contains__)
@@ -175,7 +174,7 @@ def test_nothing_is_received_after_a_cancelled_read(
     where: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that has begun is waited for, however often the read is cancelled."""
-    monkeypatch.setattr(reading, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr("zarr_manifest.sources.range_reading._WORTH_A_THREAD", 1)
     rows = [(where, 10 * i, 10 * i + 10) for i in range(100)]
     ranges = ranges_of(urls_in(tmp_path), rows)
     slow = Slow(ranges)

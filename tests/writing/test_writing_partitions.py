@@ -23,7 +23,6 @@ from tests.hierarchies import consolidate, declared, files_below, read, without_
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, StreamedManifest, write_hierarchy
 from zarr_manifest.format import MOST_NAMES
-from zarr_manifest.writing import array_writer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 
@@ -273,7 +272,7 @@ def test_too_many_to_name(tmp_path: Path) -> None:
 def test_more_documents_than_readers_accept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(array_writer, "MOST_NAMES", 4)
+    monkeypatch.setattr("zarr_manifest.writing.array_writer.MOST_NAMES", 4)
     with pytest.raises(zm.errors.LimitExceededError, match="more than 4 documents") as raised:
         create(tmp_path, [(i,) for i in range(5)], (5,), (1,))
     assert "partition_shape" in str(raised.value)

@@ -28,7 +28,7 @@ from zarr_manifest.conversion import (
     read_kerchunk,
     scan,
 )
-from zarr_manifest.conversion.files.sources import FileSources
+from zarr_manifest.conversion.files import FileSources
 from zarr_manifest.errors import LocationNotAllowedError, SourceError
 from zarr_manifest.manifest import references_of
 

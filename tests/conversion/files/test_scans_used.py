@@ -33,7 +33,7 @@ from zarr_manifest.conversion import (
     scan_files,
     write_hierarchy,
 )
-from zarr_manifest.conversion.files import FileSources, parsing, scan_documents
+from zarr_manifest.conversion.files import FileSources, parsing
 from zarr_manifest.errors import ManifestError, SourceChangedError, SourceError
 
 pytestmark = [
@@ -315,7 +315,7 @@ def test_a_document_that_is_no_good_is_made_again(
     root, days, expected = kept
     scans = shutil.copytree(root / "scans", tmp_path / "scans")
     if damage == "a bomb":
-        monkeypatch.setattr(scan_documents, "LARGEST", SMALL)
+        monkeypatch.setattr("zarr_manifest.conversion.files.scan_documents.LARGEST", SMALL)
     name = scan(days[1], scans=scans).name
     assert name is not None
     good = (scans / name).read_bytes()

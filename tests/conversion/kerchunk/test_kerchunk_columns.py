@@ -15,7 +15,7 @@ from tests.conversion.kerchunk.kerchunk_sets import ZGROUP, zarray
 from tests.conversion.kerchunk.many_references import JSONSet, calls, json_sets, plain_json
 from tests.properties import examples
 from zarr_manifest.conversion import ArrayNode, Node, read_kerchunk_json
-from zarr_manifest.conversion.kerchunk.json import decoding, references
+from zarr_manifest.conversion.kerchunk.json import references
 from zarr_manifest.errors import ManifestError
 
 
@@ -48,8 +48,8 @@ def test_parts_of_a_document_are_read_as_the_whole_one_by_one(
     assert told(found.parsed()) == wanted
     assert told(found.text()) == wanted
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(decoding, "_PART", size)
-        monkeypatch.setattr(decoding, "_BATCH_SIZE", at_once)
+        monkeypatch.setattr("zarr_manifest.conversion.kerchunk.json.decoding._PART", size)
+        monkeypatch.setattr("zarr_manifest.conversion.kerchunk.json.decoding._BATCH_SIZE", at_once)
         assert told(found.text()) == wanted
         assert told(found.parsed()) == wanted
 
@@ -64,7 +64,8 @@ def test_damaged_documents_fail_alike(found: JSONSet, data: st.DataObject) -> No
     text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.sampled_from(b'"]}\xff,\\'))
     wanted = told(bytes(text))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(decoding, "_PART", data.draw(st.integers(1, 200)))
+        size = data.draw(st.integers(1, 200))
+        monkeypatch.setattr("zarr_manifest.conversion.kerchunk.json.decoding._PART", size)
         assert told(bytes(text)) == wanted
     try:
         json.loads(bytes(text))
@@ -81,7 +82,7 @@ def test_the_last_of_repeated_keys_counts() -> None:
     assert wanted[1][3] == ["the reference 'x' is not part of the array, and left out"]
     assert "the reference 'b/0' is not part of any array" in str(wanted[2])
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(decoding, "_PART", 1)
+        monkeypatch.setattr("zarr_manifest.conversion.kerchunk.json.decoding._PART", 1)
         assert told(document) == wanted
 
 
