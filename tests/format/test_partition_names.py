@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +17,6 @@ from zarr_manifest.format import (
     interpret_partition_names,
     names_outside,
     parse_canonical,
-    parse_declaration,
     state_partitions,
     strict,
 )
@@ -32,14 +30,6 @@ def declare(partitions: Any, **members: Any) -> Any:
         **members,
     }
     return {"storage_transformers": [{"name": TRANSFORMER_NAME, "configuration": configuration}]}
-
-
-@pytest.mark.parametrize("partitions", ["all", [], ["0"], ["1", "0"], ["no name", "0", "0"]])
-def test_types_that_are_valid(partitions: Any) -> None:
-    """Whether the names are valid depends on the array."""
-    found = parse_declaration(declare(partitions))
-    assert found is not None
-    assert found.partitions == (partitions if partitions == "all" else tuple(partitions))
 
 
 NUMBERS = st.integers(0, 12) | st.integers(0, 2**53 - 1)
