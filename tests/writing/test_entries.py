@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,60 +102,7 @@ def test_form(form: str, inline: bool, root: Path) -> None:
     np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
 
 
-@pytest.mark.parametrize("inline", [False, True])
-def test_empty_and_absent_chunks_are_fill(inline: bool, root: Path) -> None:
-    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
-    manifest["0.0"] = {}
-    del manifest["2.1"]
-    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, inline=inline, fill_value=FILL)
-    expected = FIELD.copy()
-    expected[:2, :4] = FILL
-    expected[4:, 4:] = FILL
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), expected)
-
-
-def test_no_entries(root: Path) -> None:
-    write_manifest_array(root, "x", FIELD, CHUNKS, {}, fill_value=FILL)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, FILL))
-
-
-def test_native_chunks_do_not_stand_in_for_absent_ones(root: Path) -> None:
-    """What the manifest does not name is missing, whatever lies in the array's directory."""
-    array = write_manifest_array(root, "x", FIELD, CHUNKS, {}, fill_value=FILL)
-    (array / "c" / "0").mkdir(parents=True)
-    (array / "c" / "0" / "0").write_bytes(bytes(32))
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, FILL))
-
-
-def test_one_source_for_all_and_chunks_that_share_bytes(root: Path) -> None:
-    body = encode_chunks(np.full(CHUNKS, 7, "<i4"), CHUNKS)["0.0"]
-    entry = place(root / "sources", "one.bin", body, "range", "../sources/")
-    keys = [f"{i}.{j}" for i in range(3) for j in range(2)]
-    write_manifest_array(root, "x", FIELD, CHUNKS, dict.fromkeys(keys, entry), fill_value=FILL)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), np.full_like(FIELD, 7))
-
-
 # Bases ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("base", "prefix"),
-    [
-        (None, "../../sources/"),
-        ("./", "../../sources/"),
-        ("../../", "sources/"),
-        ("../../sources/", ""),
-        ("../../sources/", "./"),
-        ("../../elsewhere/", "../sources/"),
-    ],
-)
-@pytest.mark.parametrize("inline", [False, True])
-def test_relative_base(base: str | None, prefix: str, inline: bool, root: Path) -> None:
-    manifest = refer(
-        encode_chunks(FIELD, CHUNKS), root / "sources", forms=("range", "whole"), prefix=prefix
-    )
-    write_manifest_array(root, "g/x", FIELD, CHUNKS, manifest, base=base, inline=inline)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root), "g/x"), FIELD)
 
 
 @pytest.mark.parametrize("how", ["file URL", "absolute path", "absolute entries"])
@@ -188,22 +134,6 @@ def test_base_of_the_reader_overrides(how: str, root: Path, tmp_path: Path) -> N
     np.testing.assert_array_equal(read(store, "g/x"), FIELD)
 
 
-@pytest.mark.parametrize("manifest", ["./m/chunks.json", "m/chunks.json", "../x/m/chunks.json"])
-def test_manifest_elsewhere(manifest: str, root: Path) -> None:
-    """Paths resolve against the array, wherever its manifest lies."""
-    entries = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
-    array = write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
-    (array / "m").mkdir()
-    (array / "m" / "chunks.json").write_text(json.dumps(entries))
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
-
-
-def test_array_at_the_root(root: Path) -> None:
-    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources", prefix="sources/")
-    write_manifest_array(root, "", FIELD, CHUNKS, manifest)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root), ""), FIELD)
-
-
 def test_climbing_out_of_the_store(root: Path) -> None:
     manifest = {"0.0": {"path": "../../outside.bin"}}
     write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
@@ -226,14 +156,6 @@ def test_zero_dimensions(form: str, root: Path) -> None:
     assert read(zm.ManifestStore(root)) == 42.5
 
 
-@pytest.mark.parametrize("own", ["c", "0"])
-def test_zero_dimensions_in_two_spellings(own: str, root: Path) -> None:
-    data = np.array(42.5)
-    entry = {"data": base64.b64encode(data.tobytes()).decode()}
-    write_manifest_array(root, "x", data, (), {own: entry})
-    assert read(zm.ManifestStore(root)) == 42.5
-
-
 @pytest.mark.parametrize(
     ("shape", "chunks"), [((7,), (3,)), ((3, 1, 5), (2, 1, 5)), ((1, 1), (4, 4)), ((0, 3), (1, 2))]
 )
@@ -249,36 +171,6 @@ def test_rectilinear_grid(chunks: Any, group: Path) -> None:
 
 
 # Chunk key encodings --------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "separator"), [("default", "/"), ("default", "."), ("v2", "."), ("v2", "/")]
-)
-@pytest.mark.parametrize("own_keys", [False, True])
-def test_chunk_key_encoding(name: str, separator: str, own_keys: bool, root: Path) -> None:
-    encoding = {"name": name, "separator": separator}
-    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
-    if own_keys:
-        start = f"c{separator}" if name == "default" else ""
-        manifest = {start + k.replace(".", separator): e for k, e in manifest.items()}
-    write_manifest_array(root, "x", FIELD, CHUNKS, manifest, chunk_key_encoding=encoding)
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
-
-
-@pytest.mark.parametrize("encoding", [{"name": "default"}, "default", {"name": "v2"}])
-def test_chunk_key_encoding_without_configuration(encoding: Any, root: Path) -> None:
-    manifest = refer(encode_chunks(FIELD, CHUNKS), root / "sources")
-    array = write_manifest_array(root, "x", FIELD, CHUNKS, manifest)
-    metadata = json.loads((array / "zarr.json").read_text())
-    metadata["chunk_key_encoding"] = encoding
-    (array / "zarr.json").write_text(json.dumps(metadata))
-    try:
-        zarr.core.metadata.v3.ArrayV3Metadata.from_dict(
-            {k: v for k, v in metadata.items() if k != "storage_transformers"}
-        )
-    except (TypeError, ValueError) as error:
-        pytest.skip(f"zarr {zarr.__version__} does not read it: {error}")
-    np.testing.assert_array_equal(read(zm.ManifestStore(root)), FIELD)
 
 
 @pytest.fixture
@@ -331,23 +223,6 @@ COMPRESSORS: dict[str, Any] = {
     "blosc": zarr.codecs.BloscCodec(cname="lz4", typesize=4),
     "crc32c": zarr.codecs.Crc32cCodec(),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "compressors", [(), *itertools.combinations(COMPRESSORS, 1), ("zstd", "crc32c")]
-)
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("endian", ["little", "big"])
-def test_codecs(compressors: tuple[str, ...], transposed: bool, endian: Any, group: Path) -> None:
-    check(
-        group,
-        FIELD,
-        CHUNKS,
-        compressors=[COMPRESSORS[name] for name in compressors] or None,
-        filters=[zarr.codecs.TransposeCodec(order=(1, 0))] if transposed else None,
-        serializer=zarr.codecs.BytesCodec(endian=endian),
-    )
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "<i8", ">f4", "<c16", "<M8[s]", "S5", "<U3"])
