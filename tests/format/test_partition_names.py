@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
 from zarr_manifest.format import (
-    TRANSFORMER_NAME,
     Partitions,
     collect,
     format_canonical,
@@ -20,17 +18,6 @@ from zarr_manifest.format import (
     state_partitions,
     strict,
 )
-
-
-def declare(partitions: Any, **members: Any) -> Any:
-    configuration = {
-        "manifest": "m/{partition}",
-        "partition_shape": [1],
-        "partitions": partitions,
-        **members,
-    }
-    return {"storage_transformers": [{"name": TRANSFORMER_NAME, "configuration": configuration}]}
-
 
 NUMBERS = st.integers(0, 12) | st.integers(0, 2**53 - 1)
 NAMES = st.lists(st.lists(NUMBERS, min_size=1, max_size=3).map(format_canonical), max_size=4)

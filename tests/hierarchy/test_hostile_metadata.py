@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from zarr.core.sync import sync
 
 import zarr_manifest as zm
 from tests.combinations import combinations
@@ -124,13 +123,6 @@ FEW = [
 ]  # fmt: skip
 
 MEMBERS = ["..", "/a", "a//b", "a/../b", "", ".", "a\\b", "a/zarr.json", "a/"]
-
-
-def listing(root: Path) -> Any:
-    async def listed() -> list[str]:
-        return [key async for key in zm.ManifestStore(root).list_prefix("")]
-
-    return sync(listed())
 
 
 def by_path(root: Path) -> Any:

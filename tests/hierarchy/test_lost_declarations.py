@@ -33,7 +33,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Object at raw.bin is not recognized"),
 ]
 KEY = "g/x/c/0/0"
-CHUNK = FIELD[:3, :4].tobytes()
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,6 @@ def test_huge_grids_cost_nothing() -> None:
 
 SHAPE, CHUNKS = (7, 9), (2, 2)
 DATA = np.arange(1, 64, dtype="<i2").reshape(SHAPE)
-COUNTS = (4, 5)
 
 
 def write_partitioned(

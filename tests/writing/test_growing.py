@@ -16,7 +16,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
     pytest.mark.filterwarnings("ignore:Object at (raw|old|v2) is not recognized"),
 ]
-NATIVE = {"chunks": (3, 4), "dtype": "i4", "compressors": None, "fill_value": -1}
 
 
 @pytest.mark.parametrize("path", ["a/b/external", "inline"])

@@ -24,7 +24,6 @@ from tests.hierarchies import (
 )
 
 BUFFER = default_buffer_prototype().buffer
-CONSOLIDATED_V3 = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
 )

@@ -263,7 +263,6 @@ CODEC_MEMBERS = (
     *("dtype", "astype", "encode_dtype", "decode_dtype", "digits", "scale", "offset", "keepbits"),
     *("format", "filters", "preset", "location", "prefix", "id"),
 )
-MEMBER_VALUES = TYPE_STRINGS | st.integers(0, 9) | ANYTHING
 CODECS = st.builds(
     lambda codec, members: {"id": codec} | members,
     st.sampled_from(CODEC_IDS),
