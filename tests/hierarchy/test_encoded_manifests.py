@@ -205,25 +205,6 @@ PLAIN = json.dumps(MANIFEST).encode()
 
 
 @pytest.mark.parametrize(
-    ("codecs", "body"),
-    [
-        ([], PLAIN),
-        (["gzip"], gzip.compress(PLAIN, mtime=0)),
-        ([{"name": "gzip", "configuration": {"level": "any"}}], gzip.compress(PLAIN, mtime=0)),
-        ([{"name": "zstd"}], zstandard.ZstdCompressor().compress(PLAIN)),
-        (["crc32c"], PLAIN + google_crc32c.value(PLAIN).to_bytes(4, "little")),
-        (
-            ["zstd", {"name": "gzip"}],
-            gzip.compress(zstandard.ZstdCompressor().compress(PLAIN), mtime=0),
-        ),
-    ],
-)
-def test_reads(tmp_path: Path, codecs: list[Any], body: bytes) -> None:
-    store = write(tmp_path, codecs, body)
-    np.testing.assert_array_equal(zarr.open_array(store, path="a", mode="r")[:], DATA)
-
-
-@pytest.mark.parametrize(
     ("codecs", "body", "code"),
     [
         (["gzip"], PLAIN, "invalid_manifest"),
