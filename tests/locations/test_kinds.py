@@ -110,7 +110,7 @@ def test_the_store_of_a_new_kind_is_an_access_and_takes_conditional_puts(
     with pytest.raises(zm.errors.WriteConflictError, match="SiloStore"):
         guarded_store(own)
     silo = replace(barn, schemes=("silo",), store="SiloStore")
-    monkeypatch.setattr(kinds, "_KINDS", (silo, *storage_kinds()))
+    monkeypatch.setattr("zarr_manifest.locations.kinds._KINDS", (silo, *storage_kinds()))
     monkeypatch.setattr(obstore.store, "SiloStore", SiloStore, raising=False)
     assert access_by_prefix({"silo://stall/": own}) == {"silo://stall/": own}
     found: Any = guarded_store(own).store

@@ -78,7 +78,7 @@ def test_identity_is_asked_for(http_server: FileServer) -> None:
 
 @pytest.mark.parametrize("url", ["s3://b/", "gs://b/", "az://b/"])
 def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
-    prefix: Any = Base.parse("./").resolve(f"{url}x")
+    location: Any = Base.parse("./").resolve(f"{url}x")
     account: dict[str, Any] = {"account_name": "a"} if url.startswith("az") else {}
     client: Any = {"default_headers": {"x-mine": "1"}}
     for access, expected in (
