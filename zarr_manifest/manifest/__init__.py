@@ -26,7 +26,11 @@ from zarr_manifest.manifest.references import (
 from zarr_manifest.manifest.text_columns import TextColumns, distinct_numbers
 
 if TYPE_CHECKING:
-    from zarr_manifest.manifest.given_columns import NumberedPaths, references_from_columns
+    from zarr_manifest.manifest.given_columns import (
+        NumberedPaths,
+        conditions_of,
+        references_from_columns,
+    )
     from zarr_manifest.manifest.manifest import Manifest, references_of
 
 __all__ = [
@@ -47,6 +51,7 @@ __all__ = [
     "Row",
     "TextColumns",
     "canonical_keys",
+    "conditions_of",
     "distinct_numbers",
     "entry_of",
     "interpret_keys",
@@ -62,7 +67,7 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
-            "given_columns": ("NumberedPaths", "references_from_columns"),
+            "given_columns": ("NumberedPaths", "conditions_of", "references_from_columns"),
             "manifest": ("Manifest", "references_of"),
         },
     )

@@ -254,14 +254,14 @@ def _extras_of_paths(
     """Return the conditions of paths, by row."""
     if not conditions:
         return {}
-    by_path = {path: Extras(conditions=_conditions(path, g)) for path, g in conditions.items()}
+    by_path = {path: Extras(conditions=conditions_of(path, g)) for path, g in conditions.items()}
     with_conditions = [number for number, path in enumerate(paths) if path in by_path]
     rows = np.flatnonzero(np.isin(path_numbers, with_conditions))
     numbers: list[int] = path_numbers[rows].tolist()
     return {row: by_path[paths[number]] for row, number in zip(rows.tolist(), numbers, strict=True)}
 
 
-def _conditions(path: str, given: Mapping[str, str | int]) -> Conditions:
+def conditions_of(path: str, given: Mapping[str, str | int]) -> Conditions:
     """Return the conditions, given by name, on the object of a path."""
     unknown = sorted(set(given) - set(_GivenConditions.__struct_fields__))
     if unknown:

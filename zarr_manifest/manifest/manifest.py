@@ -307,6 +307,8 @@ def _by_number[T](
     grid_shape: tuple[int, ...], by_index: Mapping[tuple[int, ...], T]
 ) -> dict[int, T]:
     """Return values by chunk number, which are given by grid index."""
+    if not by_index:
+        return {}
     indices = np.array(list(by_index), np.int64).reshape(len(by_index), len(grid_shape))
     return dict(zip(number_indices(grid_shape, indices).tolist(), by_index.values(), strict=True))
 

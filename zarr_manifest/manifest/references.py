@@ -375,10 +375,11 @@ class References:
         path_numbers: npt.NDArray[np.int32] | None = None,
         paths: tuple[str, ...] | None = None,
         extras: dict[int, Extras] | None = None,
+        grid_shape: tuple[int, ...] | None = None,
     ) -> References:
-        """Return references to the same chunks, with other columns, paths or extras."""
+        """Return references to the same chunks, with other columns, paths, extras or dimensions."""
         return References(
-            self.grid_shape,
+            self.grid_shape if grid_shape is None else grid_shape,
             self._chunks,
             self._offsets if offsets is None else offsets,
             self._lengths if lengths is None else lengths,

@@ -25,13 +25,8 @@ from tests.conversion.files.converted_files import (
     same,
 )
 from zarr_manifest.conversion import read_files
-from zarr_manifest.conversion.files.combining import CombineRules, FileDataset
-from zarr_manifest.conversion.files.combining.combination import concatenated
-from zarr_manifest.conversion.files.combining.placement import (
-    check_order,
-    places,
-    varying_dimensions,
-)
+from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs
+from zarr_manifest.conversion.nodes import GroupNode
 from zarr_manifest.errors import NotConvertibleError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
@@ -97,28 +92,24 @@ def test_tiles_are_placed_as_xarray_does(
         tiles.append(tiles[-1].assign_coords(x=tiles[-1]["x"] + step / 2))
     assume(len(tiles) > 1)
     random.shuffle(tiles)
-    rules = CombineRules(None)
-    files = [
-        FileDataset.of({str(n): v.to_base_variable() for n, v in tile.variables.items()}, (), {})
-        for tile in tiles
-    ]
+    inputs: list[Input] = []
+    for tile in tiles:
+        loaded = {str(name): each.to_base_variable() for name, each in tile.variables.items()}
+        root = GroupNode("", {})
+        inputs.append(Input("f.nc", [root], {}, loaded=loaded, paths=tuple(loaded)))
     try:
         expected = xr.combine_by_coords(tiles, join="exact", data_vars="minimal", coords="minimal")
     except ValueError:
         expected = None
     try:
-        order, counts = places(files, varying_dimensions(files, rules), rules)
-        along = {
-            name: concatenated([files[n].variables[name] for n in order], counts, is_new=False)
-            for name in ("x", "y", "v")
-        }
-        for dim in ("x", "y"):
-            check_order(dim, FileDataset.of(along, (), {}), files, ["f.nc"] * len(files), rules)
-    except (NotConvertibleError, ValueError):
+        joined = join_inputs(inputs, JoinRules(None), lambda *_: [])
+    except NotConvertibleError:
         assert expected is None
     else:
         assert expected is not None
-        assert all(along[name].equals(expected[name].variable.to_base_variable()) for name in along)
+        assert joined.refused == []
+        found = Input.of("joined", joined.nodes(), {})
+        assert all(same(found.values(name), expected[name].values) for name in ("x", "y", "v"))
 
 
 @pytest.mark.slow
@@ -243,8 +234,8 @@ def test_another_grid_is_refused_unless_asked_for(
         )  # fmt: skip
     found = convert(files, tmp_path / "h.zarr", **options)
     assert found.refused == {
-        "lat": f"unlike the first file, {files[2].as_uri()} has other values; to take it from the "
-        "first file without a comparison: override=['lat']"
+        "lat": f"unlike {files[0].as_uri()}, {files[2].as_uri()} has other values; to take it from "
+        "the first file without a comparison: override=['lat']"
     }
     assert found.arrays["v"].shape == (3, 2, 3)
     asked = convert(files, tmp_path / "asked.zarr", override=["lat"], **options)
@@ -337,9 +328,8 @@ def test_variables_on_other_coordinates_are_not_merged(write: Write, tmp_path: P
     files = [quantity(write, "tas", 0, 1), quantity(write, "pr", 2, 3)]
     found = convert(files, tmp_path / "h.zarr", concat_dim="t")
     assert found.refused.keys() == {"tas", "pr"}
-    assert (
-        f"such as {files[1].as_uri()}; to leave it out there: fill_missing=True"
-        in (found.refused["tas"])
+    assert found.refused["tas"] == (
+        f"{files[1].as_uri()} does not have it; to leave it out there: fill_missing=True"
     )
     # Nor where nothing says whether files follow one another.
     unknown = [write(a=along_t(1), v=along_t(1)), write(b=along_t(1), v=along_t(2))]
@@ -367,8 +357,7 @@ def test_a_variable_that_a_file_lacks(
     found = convert(files, tmp_path / "h.zarr", **options)
     for name in ("v", "mask"):
         assert found.refused[name] == (
-            f"1 of the files do not have it, such as {files[lacking].as_uri()}; to leave it out "
-            "there: fill_missing=True"
+            f"{files[lacking].as_uri()} does not have it; to leave it out there: fill_missing=True"
         )
     filled = convert(files, tmp_path / "filled.zarr", fill_missing=True, **options)
     assert filled.refused == {}
@@ -394,7 +383,7 @@ def test_a_whole_group_that_a_file_lacks(tmp_path: Path) -> None:
             if number == 0:
                 file.createGroup("g").createVariable("v", "i4", ("t",))[:] = [7, 8]
     found = convert(files, tmp_path / "h.zarr", concat_dim="t")
-    assert "1 of the files do not have it" in found.refused["g/v"]
+    assert "1.nc does not have it" in found.refused["g/v"]
     filled = convert(files, tmp_path / "filled.zarr", concat_dim="t", fill_missing=True)
     assert "has no 't'" in filled.refused["g/v"]
 

@@ -15,15 +15,15 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from virtualizarr.manifests import ChunkManifest, ManifestArray
-from virtualizarr.manifests.utils import create_v3_array_metadata
 
 from tests.combinations import combinations
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, Converted, convert, same
-from zarr_manifest.conversion.files.combining import split_references, splitting
-from zarr_manifest.conversion.files.combining.splitting import split_arrays
 from zarr_manifest.conversion.fitting import common_length
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
+from zarr_manifest.conversion.joining import in_pieces, placing
+from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.target import unwritten_array
+from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import INLINE, Manifest, References, references_of
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
@@ -51,13 +51,11 @@ def stored_files(draw: st.DrawFn) -> tuple[list[Any], list[int], list[list[str]]
     return values, chunks, kinds
 
 
-def store(values: Any, chunk: int, kinds: list[str]) -> tuple[bytes, ManifestColumns, Any]:
+def store(values: Any, chunk: int, kinds: list[str]) -> tuple[bytes, References, Any]:
     """Write chunks one after the other with gaps; return what is read where some are missing."""
     outer, length, columns = values.shape
     count = -(-length // chunk)
-    grid = (outer, count, 1)
-    paths: Any = np.full(grid, "", np.dtypes.StringDType())
-    offsets, lengths = np.zeros(grid, "u8"), np.zeros(grid, "u8")
+    offsets: dict[tuple[int, ...], int] = {}
     inlined: dict[tuple[int, ...], bytes] = {}
     stored, read = bytearray(), values.copy()
     places = itertools.product(range(outer), range(count), [0])
@@ -67,15 +65,21 @@ def store(values: Any, chunk: int, kinds: list[str]) -> tuple[bytes, ManifestCol
         data[: len(values[first, rows])] = values[first, rows]
         if kind == "missing":
             read[first, rows] = 0
-            continue
-        lengths[place] = data.nbytes
-        if kind == "inlined":
-            paths[place], inlined[place] = "__inlined__", data.tobytes()
+        elif kind == "inlined":
+            inlined[place] = data.tobytes()
         else:
             stored += b"gap"
-            paths[place], offsets[place] = "file:///f", len(stored)
+            offsets[place] = len(stored)
             stored += data.tobytes()
-    return bytes(stored), ManifestColumns(paths, offsets, lengths, inlined), read
+    manifest = Manifest.from_columns(
+        (outer, count, 1),
+        paths="file:///f",
+        offsets=[*offsets.values()],
+        lengths=chunk * columns * 4,
+        indices=np.array([*offsets], np.int64).reshape(len(offsets), 3),
+        data=inlined,
+    )
+    return bytes(stored), references_of(manifest), read
 
 
 @given(stored_files())
@@ -88,28 +92,25 @@ def test_pieces_are_the_rows_of_the_files_one_after_the_other(given: Any) -> Non
         assert not any(lengths)
         return
     columns = values[0].shape[2]
+    nbytes = piece * columns * 4
     total = sum(lengths)
     found = np.zeros((2, -(-total // piece) * piece, columns), ">i4")
     expected, at = [], 0
     for part, chunk, kind in zip(values, chunks, kinds, strict=True):
         stored, references, read = store(part, chunk, kind)
         expected.append(read)
-        assert references.all_have(chunk * columns * 4)
-        split = split_references(
-            references, 1, length=part.shape[1], chunk=chunk, piece=piece, row=columns * 4
-        )
-        for place in np.ndindex(split.paths.shape):
+        length = part.shape[1]
+        shape = (2, -(-length // piece), 1)
+        pieces = -(-min(chunk, length) // piece) if length else 1
+        split = in_pieces(references, shape, 1, pieces=pieces, nbytes=nbytes)
+        for place, row in split.items():
             rows = slice(at + place[1] * piece, at + (place[1] + 1) * piece)
-            if split.paths[place] == "":
-                assert split.offsets[place] == split.lengths[place] == 0
-                continue
-            assert split.lengths[place] == piece * columns * 4
-            start = int(split.offsets[place])
-            data = split.inlined.get(place, stored[start : start + piece * columns * 4])
-            assert (place in split.inlined) == (split.paths[place] == "__inlined__")
+            data = row.data
+            assert (data is not None) == (row.path_number == INLINE)
+            data = stored[row.offset : row.offset + nbytes] if data is None else data
             found[place[0], rows] = np.frombuffer(data, ">i4").reshape(piece, columns)
         assert at % piece == 0  # no chunk belongs to two files
-        at += part.shape[1]
+        at += length
     assert same(found[:, :total], np.concatenate(expected, axis=1))
 
 
@@ -131,17 +132,20 @@ def test_padding_of_a_single_chunk_does_not_count() -> None:
     assert common_length([24, 48, 36], [512] * 3, [False, False, True]) == 12
 
 
-def manifest_array(length: int, lengths: list[int]) -> ManifestArray:
+def stored_node(length: int, lengths: list[int]) -> ArrayNode:
     """One of bytes, in one file, in chunks of ten that are stored with these lengths."""
-    metadata = create_v3_array_metadata((length,), np.dtype("u1"), (10,))
-    count = len(lengths)
-    paths: Any = np.array(
-        ["file:///f" if size else "" for size in lengths], np.dtypes.StringDType()
+    metadata = unwritten_array(
+        (length,), np.dtype("u1"), dimension_names=["t"], attributes={}, fill_value=0, chunks=(10,)
     )
-    manifest = ChunkManifest.from_arrays(
-        paths=paths, offsets=np.arange(count, dtype="u8") * 10, lengths=np.array(lengths, "u8")
+    stored = [number for number, size in enumerate(lengths) if size]
+    manifest = Manifest.from_columns(
+        (-(-length // 10),),
+        paths="file:///f",
+        offsets=[number * 10 for number in stored],
+        lengths=[lengths[number] for number in stored],
+        indices=np.array(stored, np.int64).reshape(len(stored), 1),
     )
-    return ManifestArray(metadata, manifest)
+    return ArrayNode("v", metadata, manifest)
 
 
 @pytest.mark.parametrize(
@@ -150,20 +154,23 @@ def manifest_array(length: int, lengths: list[int]) -> ManifestArray:
         ([10, 10], True),
         ([10, 5], False),  # ends with the values, as Zarr's chunks do not
         ([0, 10], True),
-        ([10], False),  # of another grid
-        ([0], True),  # of another grid, but nothing is in it
+        ([0], True),
     ],
 )
-def test_chunks_are_whole_and_in_their_grid(lengths: list[int], is_split: bool) -> None:
-    arrays = [manifest_array(15, lengths), manifest_array(20, [10, 10])]
-    splitting = split_arrays(arrays, 0, [False, True])
-    assert (splitting.note is not None) == is_split
-    chunks = {array.metadata.chunk_grid.chunk_shape for array in splitting.arrays}
-    assert chunks == {(5 if is_split else 10,)}
-    if is_split:
-        assert [array.manifest.shape_chunk_grid for array in splitting.arrays] == [(3,), (4,)]
-    else:
-        assert splitting.arrays is arrays
+def test_chunks_are_whole(lengths: list[int], is_split: bool) -> None:
+    nodes = [stored_node(15, lengths), stored_node(20, [10, 10])]
+    if not is_split:
+        with pytest.raises(NotConvertibleError, match="begin inside a chunk of 10"):
+            placing.fit(nodes, 0, ["a", "b"])
+        return
+    joint = placing.fit(nodes, 0, ["a", "b"])
+    assert joint.metadata["chunk_grid"]["configuration"]["chunk_shape"] == [5]
+    assert joint.grid_shape == (7,)
+    manifest = joint.manifest()
+    assert isinstance(manifest, Manifest)
+    stored = [number for number in range(3) if lengths[number // 2 :][:1] not in ([0], [])]
+    assert [index for (index,) in manifest] == [*stored, 3, 4, 5, 6]
+    assert all(each.length == 5 for _, each in manifest.items())
 
 
 # ------------------------------------------------------------ files that xarray writes
@@ -390,11 +397,11 @@ def test_pieces_that_are_not_contiguous_are_refused(tmp_path: Path) -> None:
 
 
 def test_not_more_references_than_are_sane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "MOST_REFERENCES", 50)
+    monkeypatch.setattr(placing, "MOST_REFERENCES", 50)
     parts: list[Any] = [(rows(count), ("t",), {}) for count in (31, 28)]
     chunked = [(rows(count), ("t",), {"chunksizes": (10,)}) for count in (31, 28)]
     paths = write_arrays(tmp_path, v=parts, w=chunked)
     found = convert(paths, tmp_path / "h.zarr", concat_dim="t")
     assert "has chunks of (28,)" in found.refused["v"]
     assert "takes 59 references, more than 50" in found.refused["v"]
-    assert "its chunks extend past the ends of the files" in found.refused["w"]
+    assert "has 31 values along it" in found.refused["w"]

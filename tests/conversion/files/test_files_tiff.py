@@ -107,7 +107,9 @@ def test_compressed_strips_have_a_rectilinear_grid(layout: str, tmp_path: Path) 
         assert same(found.arrays["0"][...], expected)
         several = [tmp_path / "f.tif"] * 2
         (array,) = (n for n in read_files(several, concat_dim="t") if n.path == "0")
-        assert "are not combined with those of other files" in getattr(array, "reason", "")
+        assert "chunks differ in length, and such arrays are not joined" in getattr(
+            array, "reason", ""
+        )
 
 
 def test_a_predictor_for_floats_needs_strips_of_one_length(tmp_path: Path) -> None:

@@ -15,26 +15,25 @@ import numpy as np
 from msgspec.structs import replace
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.comparing import (
-    axis_of,
-    coordinate_of,
-    is_coordinate,
-    meanings,
-)
-from zarr_manifest.conversion.concatenation.concatenating import Concatenation, concatenation
+from zarr_manifest.conversion.concatenation.concatenating import concatenation
 from zarr_manifest.conversion.concatenation.cutting import cut, cut_input, is_aligned
 from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
 from zarr_manifest.conversion.concatenation.inputs import (
     CONCURRENT,
-    Input,
     Source,
-    is_held,
+    begin_reading,
     open_inputs,
 )
-from zarr_manifest.conversion.concatenation.placed_references import are_same
-from zarr_manifest.conversion.concatenation.placing import (
+from zarr_manifest.conversion.files import documents_along
+from zarr_manifest.conversion.joining import (
+    Input,
+    Joined,
+    align_one,
+    are_same,
+    axis_of,
     chunk_shape,
-    documents_along,
+    is_coordinate,
+    is_held,
     whole,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
@@ -238,14 +237,14 @@ def _sequence(existing: Input, new: Sequence[tuple[range, Input]], dim: str) -> 
     return [*found, cut_input(existing, dim, start, None), *following]
 
 
-def _require_all(found: Concatenation, growing: Growing, dim: str, report: AppendReport) -> None:
+def _require_all(found: Joined, growing: Growing, dim: str, report: AppendReport) -> None:
     """Refuse to append anything if an array of the hierarchy does not fit."""
-    nodes = growing.existing.nodes
+    existing = growing.existing
+    usable = {*existing.arrays, *(node.path for node in existing.groups)}
     wrong: list[RefusedNode] = []
     for node in found.refused:
-        is_usable = node.path in nodes and not isinstance(nodes[node.path], RefusedNode)
         # It would be shorter than the others.
-        if is_usable or growing.has_dimension(node.path, dim):
+        if node.path in usable or growing.has_dimension(node.path, dim):
             wrong.append(node)
         else:
             report.notes.append((node.path, f"it was left out: {node.reason}"))
@@ -358,7 +357,7 @@ def _places_of(existing: Input, inputs: Sequence[Input], dim: str) -> list[range
 def _by_coordinates(existing: Input, new: Input, dim: str) -> list[range | None]:
     """Return where each of the coordinates of a new input is."""
     return [
-        _place(existing, new, path)
+        _place(existing, new, path, dim)
         for path, node, axis in new.along(dim)
         if is_coordinate(node) and axis == 0 and path in existing.arrays
     ]
@@ -372,15 +371,9 @@ def _only(new: Input, places: Sequence[range | None]) -> range | None:
     return places[0] if places else None
 
 
-def _place(existing: Input, new: Input, path: str) -> range | None:
-    inputs = (existing, new)
-    values = coordinate_of(
-        path,
-        [each.variable(path) for each in inputs],
-        [meanings(each.arrays)[path] for each in inputs],
-        [each.name for each in inputs],
-    )
-    ours, theirs = values.values
+def _place(existing: Input, new: Input, path: str, dim: str) -> range | None:
+    array = align_one(path, (existing, new), dim)
+    ours, theirs = (variable.values for variable in array.variables)
     if not len(ours) or not len(theirs):
         return None
     position: dict[Any, int] = {value: at for at, value in enumerate(ours.tolist())}
@@ -393,7 +386,7 @@ def _place(existing: Input, new: Input, path: str) -> range | None:
     if at != expected:
         raise NotConvertibleError(
             f"its values overlap those of {existing.name}, but not one after the other, such as "
-            f"{values.shown(ours[known[0]])}",
+            f"{array.shown(ours[known[0]])}",
             array=path,
             remedy=f"Leave out {new.name}, or those of its values that are there.",
         )
@@ -428,7 +421,7 @@ def _is_there(existing: Input, new: Input, dim: str, place: range) -> bool:
 
     Only the documents of the partitions there are read.
     """
-    existing.begin_reading(dim, place)
+    begin_reading(existing, dim, place)
     return all(_are_there(existing, new, dim, place))
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.comparing import Coordinate, joined_values
-from zarr_manifest.conversion.concatenation.concatenating import JoinedArray
 from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
-from zarr_manifest.conversion.concatenation.inputs import Input, is_held
-from zarr_manifest.conversion.concatenation.placing import (
+from zarr_manifest.conversion.files import documents_along
+from zarr_manifest.conversion.joining import (
+    Input,
+    JoinedArray,
     Joint,
     Placement,
     chunk_shape,
     chunks_of,
-    documents_along,
+    is_held,
+    joined_values,
 )
-from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest
+from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
@@ -72,7 +73,7 @@ def cut(
             )
         whole = variable()
         part = whole.isel({whole.dims[axis]: slice(start, stop)})
-        return joined_values(node, Coordinate(node.path, [part], is_decoded=False), axis)
+        return joined_values(node, [part], axis)
     joint = _part(node, axis, chunks_of(node, axis, range(start, stop)), stop - start)
     return ArrayNode(node.path, joint.metadata, joint.manifest(), node.notes)
 
@@ -103,15 +104,15 @@ def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
     NotConvertibleError
         They are not whole chunks of an array.
     """
-    nodes: dict[str, Node] = dict(given.nodes)
+    arrays = dict(given.arrays)
     for path, node, axis in given.along(dim):
         length: int = node.metadata["shape"][axis]
         end = length if stop is None else min(stop, length)
         try:
-            nodes[path] = cut(node, axis, min(start, end), end, partial(given.variable, path))
+            arrays[path] = cut(node, axis, min(start, end), end, partial(given.variable, path))
         except NotConvertibleError as error:
             raise error.in_context(array=path) from error.__cause__
-    return Input(given.name, nodes, given.allow)
+    return replace(given, arrays=arrays)
 
 
 # Trim -------------------------------------------------------------------------------------

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.concatenating import JoinedArray
-from zarr_manifest.conversion.concatenation.inputs import CONCURRENT, Input, opened_input
-from zarr_manifest.conversion.concatenation.placing import (
+from zarr_manifest.conversion.concatenation.inputs import CONCURRENT, opened_input
+from zarr_manifest.conversion.files import documents_along, is_as_written
+from zarr_manifest.conversion.joining import (
+    Input,
+    JoinedArray,
     Joint,
     Placement,
     chunks_of,
-    documents_along,
-    is_as_written,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest, parts_of
 from zarr_manifest.conversion.target import SourcePaths
@@ -231,7 +231,7 @@ class Growing:
                 new = [(place, each.arrays[array.path]) for place, each in replaced]
                 kept, joint = _changed_partitions(declared, joint, present, new)
         if joint is None:
-            parts = map(rewrite, map(references_of, parts_of(array.manifest())))
+            parts = map(rewrite, map(references_of, parts_of(array.node().manifest)))
         else:
             # What this hierarchy has is written as it is.
             placements = [

@@ -5,7 +5,7 @@ from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, detect
 from zarr_manifest.conversion.files.reading import read_files
 from zarr_manifest.conversion.files.scanning import Scan, ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.files.stored_parts import StoredParts
+from zarr_manifest.conversion.files.stored_parts import documents_along, is_as_written
 from zarr_manifest.conversion.files.workers import Parallel
 from zarr_manifest.conversion.files.zarr3 import hierarchy_nodes, read_hierarchy
 
@@ -16,11 +16,12 @@ __all__ = [
     "Parallel",
     "Scan",
     "ScanReport",
-    "StoredParts",
     "detect_format",
+    "documents_along",
     "file_url",
     "files_named",
     "hierarchy_nodes",
+    "is_as_written",
     "read_files",
     "read_hierarchy",
     "scan",

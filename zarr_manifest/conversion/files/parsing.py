@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest import __version__
-from zarr_manifest.conversion.files.combining import is_coordinate, load_variables
 from zarr_manifest.conversion.files.finding import FoundFile
 from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, read_tree
+from zarr_manifest.conversion.files.opened_files import (
+    is_coordinate,
+    load_variables,
+    virtual_array,
+)
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, beyond_the_end
@@ -30,9 +34,6 @@ from zarr_manifest.conversion.nodes import (
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     MakeChecksums,
-    add_references,
-    array_of_columns,
-    columns_for,
     distinct_paths,
     manifest_of_columns,
 )
@@ -187,12 +188,9 @@ def _zarr_tree(nodes: Iterable[Node], sources: FileSources) -> FileTree:
 @unstable_types_accepted
 def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any:
     """Return an array as VirtualiZarr's; the tree gets what that cannot express of it."""
-    _, columns = columns_for(node.metadata)
+    found = virtual_array(node, sources)
     checksums = empty = 0
     for part in map(references_of, parts_of(node.manifest)):
-        open_ended = {part.paths[row.path_number] for row in part.open_ended()}
-        sizes = {path: sources.state(path)[0] for path in open_ended}
-        add_references(columns, part, part.paths, sizes)
         _add_conditions(tree, node.path, part)
         checksums += sum(len(rows) for extra, rows in part.extras() if extra.checksum is not None)
         empty += part.counts()[2]
@@ -200,7 +198,7 @@ def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any
         tree.note(node.path, f"the checksums of {counted(checksums, 'chunk')} were left out")
     if empty:
         tree.note(node.path, f"{counted(empty, 'chunk')} marked as empty, now missing")
-    return array_of_columns(node.metadata, columns)
+    return found
 
 
 def _add_conditions(tree: FileTree, path: str, references: References) -> None:

@@ -8,13 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zarr_manifest.conversion.files.combining import (
-    CombineRules,
-    OpenedFile,
-    combine_files,
-    digests_of,
-    open_file,
-)
+import numpy as np
+
 from zarr_manifest.conversion.files.finding import (
     FoundFile,
     Unusable,
@@ -24,6 +19,12 @@ from zarr_manifest.conversion.files.finding import (
     unusable_files,
 )
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS
+from zarr_manifest.conversion.files.opened_files import (
+    KnownArrays,
+    OpenedFile,
+    digests_of,
+    open_file,
+)
 from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, parse_file, zarr_nodes
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan
 from zarr_manifest.conversion.files.scanning import (
@@ -35,12 +36,14 @@ from zarr_manifest.conversion.files.scanning import (
     scan_of,
 )
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
-from zarr_manifest.conversion.nodes import GroupNode, Node, Progress, RefusedNode, inside
+from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, Progress, RefusedNode, inside
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import array_node, dataset_nodes, or_refused
+from zarr_manifest.conversion.virtual import array_node, or_refused
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
-from zarr_manifest.format import join
+from zarr_manifest.format import Conditions, join, number_chunks, parse_checksum
 from zarr_manifest.locations import redact
+from zarr_manifest.manifest import Manifest, conditions_of, references_of
 from zarr_manifest.sources import Allow
 
 
@@ -182,7 +185,7 @@ def read_files(
         return _apart(located, group_names(located), work, progress)
     if len(located) == 1 and concat_dim is None:
         return _alone(located, work, progress)
-    rules = CombineRules(concat_dim, frozenset(override), fill_missing)
+    rules = JoinRules(concat_dim, frozenset(override), fill_missing)
     return _many_files(located, work, rules, parallel, progress)
 
 
@@ -249,20 +252,7 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
     yield from tree.refused
 
 
-def _require_variables(names: Iterable[str], opened: Sequence[OpenedFile], purpose: str) -> None:
-    """Refuse the name of a variable to be loaded, for example, that no file has."""
-    there = {
-        str(name)
-        for file in opened
-        for dataset in file.datasets.values()
-        for name in dataset.variables
-    }
-    unknown = [name for name in names if name not in there]
-    if unknown:
-        raise NotConvertibleError(
-            f"no file has a variable {' or '.join(map(repr, unknown))}, which was to be {purpose}",
-            remedy=f"Existing variables: {', '.join(map(repr, sorted(there)))}.",
-        )
+# Many files -------------------------------------------------------------------------------
 
 
 @unstable_types_accepted
@@ -278,21 +268,24 @@ def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile
 
 @dataclass
 class _AllOpened:
-    """Many files, ready to be combined, and what is known of all of them."""
+    """Many files, ready to be joined, and what is known of all of them."""
 
-    files: dict[int, OpenedFile] = field(default_factory=dict[int, OpenedFile])
+    inputs: dict[int, Input] = field(default_factory=dict[int, Input])
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     conditions: dict[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
     checksums: dict[Chunk, str] = field(default_factory=dict[Any, str])
-    last: OpenedFile | None = None
+    coordinates: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    known: KnownArrays = field(default_factory=KnownArrays)
 
     def add(self, number: int, found: OpenedFile | Unusable) -> None:
-        """Add a file, which shares what is equal in the one before."""
+        """Add a file."""
         if isinstance(found, Unusable):
             self.unusable.append(found)
             return
-        self.conditions.update(found.conditions)
-        self.last = self.files[number] = found.indexed(self.last)
+        self.conditions.update(found.tree.conditions)
+        for path, names in found.coordinates().items():
+            self.coordinates.setdefault(path, set()).update(names)
+        self.inputs[number] = found.input(self.known)
 
 
 def _all_opened(
@@ -325,34 +318,77 @@ def _all_opened(
 def _many_files(
     urls: Sequence[str],
     work: FileWork,
-    rules: CombineRules,
+    rules: JoinRules,
     parallel: Parallel,
     progress: Progress | None,
 ) -> Iterator[Node]:
-    found, notes = _all_opened(urls, work, rules.concat_dim, parallel, progress)
-    opened = [found.files[number] for number in sorted(found.files)]
-    if not opened:
+    found, notes = _all_opened(urls, work, rules.dim, parallel, progress)
+    inputs = [found.inputs[number] for number in sorted(found.inputs)]
+    if not inputs:
         raise unusable_files(found.unusable, len(urls))
-    _require_variables(work.loadable or (), opened, "loaded")
-    _require_variables(sorted(rules.override), opened, "taken from the first file")
+    _require_variables(work.loadable or (), inputs, "loaded")
+    _require_variables(sorted(rules.override), inputs, "taken from the first file")
 
     def digests(
-        of_files: Sequence[str], arrays: Sequence[Mapping[str, Any]]
+        files: Sequence[Input], arrays: Sequence[Mapping[str, ArrayNode]]
     ) -> Iterator[dict[str, str]]:
-        return in_parallel(partial(digests_of, sources=work.sources), arrays, of_files, parallel)
+        names = [file.name for file in files]
+        return in_parallel(partial(digests_of, sources=work.sources), arrays, names, parallel)
 
-    datasets, tree = combine_files(opened, rules, digests)
-    for note in notes:
-        tree.note("", note)
-    for path, dataset in datasets.items():
-        yield from dataset_nodes(
-            dataset,
-            path,
-            notes=tree.notes,
-            conditions=found.conditions if work.record_conditions else None,
-            checksums=work.checksums(found.checksums),
-        )
-    yield from tree.refused
+    joined = join_inputs(inputs, rules, digests)
+    arrays = [array.node() for array in (*joined.arrays, *joined.others)]
+    for group in joined.groups:
+        coordinates = _coordinates(group.path, arrays, found.coordinates.get(group.path, set()))
+        own = tuple(notes) if not group.path else ()
+        yield GroupNode(group.path, group.attributes | coordinates, (*own, *group.notes))
+    for node in arrays:
+        yield or_refused(node.path, partial(_with_states, node=node, found=found, work=work))
+    yield from joined.refused
     for each in found.unusable:
         reason = Advice(f"the file {redact(each.url)} was left out: ", each.error.problem)
         yield RefusedNode("", each.error.code, reason)
+
+
+def _require_variables(names: Iterable[str], inputs: Sequence[Input], purpose: str) -> None:
+    """Refuse the name of a variable to be loaded, for example, that no file has."""
+    there = {path.rpartition("/")[2] for file in inputs for path in file.paths}
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        raise NotConvertibleError(
+            f"no file has a variable {' or '.join(map(repr, unknown))}, which was to be {purpose}",
+            remedy=f"Existing variables: {', '.join(map(repr, sorted(there)))}.",
+        )
+
+
+def _coordinates(path: str, arrays: Sequence[ArrayNode], stated: set[str]) -> dict[str, str]:
+    """Return the attribute by which xarray recognises coordinates of no dimension."""
+    own = [node for node in arrays if node.path.rpartition("/")[0] == path]
+    dims = {dim for node in own for dim in node.metadata.get("dimension_names") or ()}
+    names = [node.path.rpartition("/")[2] for node in own]
+    # Names are separated by spaces; xarray, too, leaves out names that contain one.
+    listed = [name for name in names if name in stated - dims and " " not in name]
+    return {"coordinates": " ".join(listed)} if listed else {}
+
+
+def _with_states(path: str, node: ArrayNode, found: _AllOpened, work: FileWork) -> ArrayNode:
+    """Return an array with what is recorded of the objects and chunks that it refers to."""
+    manifest = node.manifest
+    assert isinstance(manifest, Manifest)  # those of files are
+    references = references_of(manifest)
+    if work.record_conditions:
+        stated = ((path, found.conditions.get(path)) for path in references.paths)
+        states: dict[tuple[int, str | None], Conditions] = {
+            (number, None): conditions_of(path, state)
+            for number, (path, state) in enumerate(stated)
+            if state
+        }
+        references = references.with_conditions(states)
+    checksums = work.checksums(found.checksums)
+    if checksums is not None:
+        every = checksums(manifest)
+        for text in every.values():
+            parse_checksum(text)  # scans that are kept are not trusted
+        indices = np.array([*every], np.int64).reshape(len(every), len(manifest.grid_shape))
+        rows = references.rows(number_chunks(indices, manifest.grid_shape)).tolist()
+        references = references.with_checksums(dict(zip(rows, every.values(), strict=True)))
+    return ArrayNode(path, node.metadata, Manifest(references), node.notes)

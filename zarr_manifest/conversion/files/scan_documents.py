@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Raw, Struct
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.combining import stored_variable
+from zarr_manifest.conversion.files.opened_files import stored_variable
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
 from zarr_manifest.conversion.files.typed_values import from_json, to_json

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from zarr_manifest.conversion.joining import chunks_of
+from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.errors import ManifestError, in_context
 from zarr_manifest.hierarchy import CONCURRENCY, DeclaredArray, LoadedManifest, ManifestDocuments
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
@@ -176,3 +178,25 @@ class StoredParts:
         if isinstance(location, StoreLocation):
             return object_url(self._roots, location.key).url
         return location.url
+
+
+def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> StoredParts | None:
+    """Return the documents that have some chunks along a dimension, by default the last.
+
+    None unless the array has a partitioned manifest in a hierarchy.
+    """
+    parts = _stored(node)
+    if parts is None:
+        return None
+    return parts.along(axis, chunks_of(node, axis)[-1:] if chunks is None else chunks)
+
+
+def is_as_written(node: ArrayNode) -> bool:
+    """Whether the paths of an array are those of its documents, and no URLs."""
+    parts = _stored(node)
+    return parts is not None and parts.is_as_written
+
+
+def _stored(node: ArrayNode) -> StoredParts | None:
+    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
+    return parts if isinstance(parts, StoredParts) else None

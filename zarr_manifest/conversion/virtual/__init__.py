@@ -12,7 +12,7 @@ from zarr_manifest.conversion.virtual.arrays import (
     manifest_of_columns,
     url_reference,
 )
-from zarr_manifest.conversion.virtual.nodes import dataset_nodes, or_refused, read_virtual
+from zarr_manifest.conversion.virtual.nodes import loaded_node, or_refused, read_virtual
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "array_of_columns",
     "checked_metadata",
     "columns_for",
-    "dataset_nodes",
     "distinct_paths",
     "json_metadata",
+    "loaded_node",
     "manifest_of_columns",
     "or_refused",
     "read_virtual",

@@ -22,7 +22,7 @@ from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, Ma
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, grid_index, interpret_chunk_grid, strict
 from zarr_manifest.locations import Base, WebServers, escape_bare_percent, kind_of
-from zarr_manifest.manifest import TO_THE_END, Manifest, References
+from zarr_manifest.manifest import TO_THE_END, Manifest, NumberedPaths, PathNumbers, References
 
 type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
 
@@ -44,6 +44,7 @@ def array_node(
     notes: Sequence[str] = (),
     conditions: Mapping[str, Mapping[str, str | int]] | None = None,
     checksums: MakeChecksums | None = None,
+    like: ArrayNode | None = None,
 ) -> ArrayNode:
     """Return the node for a ``ManifestArray``.
 
@@ -63,6 +64,8 @@ def array_node(
         ``etag``, ``last_modified`` and ``size``, by URL reference of an object.
     checksums : callable, optional
         Computes the checksums of a manifest's chunks.
+    like : ArrayNode, optional
+        One that was made of an array with the same metadata.
 
     Raises
     ------
@@ -71,15 +74,24 @@ def array_node(
     ManifestError
         A path is invalid.
     """
-    converted = json_metadata(array)
-    stated = array.metadata.attributes if attributes is None else attributes
-    converted["attributes"], found = json_attributes(stated, array.dtype)
-    if dimension_names is not None:
-        converted["dimension_names"] = list(dimension_names)
-    if chunk_grid is not None:
-        converted["chunk_grid"] = chunk_grid
-    metadata = checked_metadata(converted)
-    make = partial(_manifest, array.manifest, metadata, conditions or {}, is_sparse=is_sparse)
+    found: Sequence[str]
+    if like is None:
+        converted = json_metadata(array)
+        stated = array.metadata.attributes if attributes is None else attributes
+        converted["attributes"], found = json_attributes(stated, array.dtype)
+        if dimension_names is not None:
+            converted["dimension_names"] = list(dimension_names)
+        if chunk_grid is not None:
+            converted["chunk_grid"] = chunk_grid
+        metadata = checked_metadata(converted)
+        grid = strict(interpret_chunk_grid(metadata))
+        if grid is None:
+            raise NotConvertibleError("the chunk grid is of an unknown kind")
+        grid_shape = grid.counts
+    else:
+        assert isinstance(like.manifest, Manifest)  # it was made here
+        metadata, found, grid_shape = like.metadata, like.notes, like.manifest.grid_shape
+    make = partial(_manifest, array.manifest, grid_shape, conditions or {}, is_sparse=is_sparse)
     manifest = make()
     if checksums is not None:
         manifest = make(checksums=checksums(manifest))
@@ -155,31 +167,29 @@ def _as_json(value: Any) -> Any:
 
 def _manifest(
     found: Any,
-    metadata: Mapping[str, Any],
+    grid_shape: tuple[int, ...],
     conditions: Mapping[str, Mapping[str, str | int]],
     checksums: Mapping[tuple[int, ...], str] | None = None,
     *,
     is_sparse: bool,
 ) -> Manifest:
-    grid = strict(interpret_chunk_grid(metadata))
-    if grid is None:
-        raise NotConvertibleError("the chunk grid is of an unknown kind")
     columns = ManifestColumns.of(found)
-    if not grid.counts and columns.paths.shape == (1,):
+    if not grid_shape and columns.paths.shape == (1,):
         # Some parsers give a scalar one dimension of chunks.
         columns = columns.reshaped(())
     given, paths = columns.stored, columns.paths
-    if tuple(paths.shape) != grid.counts:
+    if tuple(paths.shape) != grid_shape:
         # Its parsers give arrays without chunks an arbitrary grid.
         if not columns.inlined and not given.any():
-            return Manifest.from_columns(grid.counts, paths="", indices=_no_chunks(grid))
-        if len(paths.shape) != len(grid.counts) or any(map(int.__gt__, paths.shape, grid.counts)):
+            none = np.zeros((0, len(grid_shape)), np.int64)
+            return Manifest.from_columns(grid_shape, paths="", indices=none)
+        if len(paths.shape) != len(grid_shape) or any(map(int.__gt__, paths.shape, grid_shape)):
             raise NotConvertibleError(
                 f"it has references for a chunk grid of {paths.shape}, "
-                f"but the metadata says {grid.counts}"
+                f"but the metadata says {grid_shape}"
             )
     empty = map(tuple, np.argwhere(paths == MISSING).tolist()) if is_sparse else ()
-    return manifest_of_columns(columns, grid.counts, conditions, checksums, empty)
+    return manifest_of_columns(columns, grid_shape, conditions, checksums, empty)
 
 
 def manifest_of_columns(
@@ -206,12 +216,13 @@ def manifest_of_columns(
     """
     given = columns.stored
     references, stated = _references(columns.paths[given], conditions)
+    is_whole = given.shape == grid_shape and bool(given.all())
     return Manifest.from_columns(
         grid_shape,
         paths=references,
         offsets=columns.offsets[given].astype(np.int64),
         lengths=columns.lengths[given].astype(np.int64),
-        indices=np.argwhere(given),
+        indices=None if is_whole else np.argwhere(given),
         empty=empty,
         data=columns.inlined,
         checksums=checksums,
@@ -231,24 +242,20 @@ def distinct_paths(found: Any) -> list[str]:
     return [str(path) for path in np.unique(given)]
 
 
-def _no_chunks(grid: ChunkGrid) -> npt.NDArray[np.int64]:
-    return np.zeros((0, len(grid.counts)), np.int64)
-
-
 def _references(
     paths: npt.NDArray[Any], conditions: Mapping[str, Mapping[str, str | int]]
-) -> tuple[npt.ArrayLike, dict[str, Mapping[str, str | int]]]:
+) -> tuple[str | NumberedPaths, dict[str, Mapping[str, str | int]]]:
     """Return the URL reference of every row, and the conditions by URL reference."""
     if not paths.size:
-        return paths, {}
+        return "", {}
     if (paths == paths[0]).all():
         distinct, numbers = paths[:1], np.zeros(len(paths), np.int64)
     else:
         distinct, numbers = np.unique(paths, return_inverse=True)
-    references = [url_reference(str(path)) for path in distinct]
-    stated = {path: conditions[path] for path in references if path in conditions}
-    # See add_references: NumPy 2.1 fails to take several elements of its own type of text.
-    return np.array(references, object)[numbers].astype(np.dtypes.StringDType()), stated
+    known = PathNumbers()
+    table = np.array([known[url_reference(str(path))] for path in distinct], np.int32)
+    stated = {path: conditions[path] for path in known if path in conditions}
+    return NumberedPaths(table[numbers], tuple(known)), stated
 
 
 # Characters that a URL may contain literally; '%' begins an escape.

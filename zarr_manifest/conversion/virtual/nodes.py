@@ -137,7 +137,7 @@ def dataset_nodes(
                 checksums=checksums,
             )
         else:
-            make = partial(_loaded_node, variable=variable, notes=decided)
+            make = partial(loaded_node, variable=variable, notes=decided)
         yield or_refused(at, make)
 
 
@@ -167,8 +167,14 @@ def _virtual_attributes(variable: Any) -> dict[Any, Any]:
 
 
 @unstable_types_accepted
-def _loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
-    """Encode a variable as ``Dataset.to_zarr`` does, and hold its chunks inline."""
+def loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
+    """Encode a variable as ``Dataset.to_zarr`` does, and hold its chunks inline.
+
+    Raises
+    ------
+    NotConvertibleError
+        That is impossible, or it is too large.
+    """
     limit = Limits().inline_bytes
     if variable.nbytes > limit:
         raise NotConvertibleError(

@@ -17,11 +17,13 @@ import zarr
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.combining import split_references
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, explained
+from zarr_manifest.conversion.joining import in_pieces
 from zarr_manifest.conversion.target import decoded_values, encoded_chunks, unwritten_array
+from zarr_manifest.conversion.virtual import add_references
 from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import references_from_columns
 from zarr_manifest.showing import counted
 
 _UNCOMPRESSED = 1
@@ -183,10 +185,14 @@ class StoredChunks:
                 "its last strip is shorter, and splitting all into pieces of the same length takes "
                 f"{count:,} references, more than {_MAX_REFERENCES:,}"
             )
-        axis = found.paths.ndim - 2
-        split = split_references(
-            found, axis, length=self.height, chunk=self.rows, piece=piece, row=row
+        stored = references_from_columns(
+            found.paths.shape, paths=found.paths, offsets=found.offsets, lengths=found.lengths
         )
+        shape = (*found.paths.shape[:-2], pieces, found.paths.shape[-1])
+        of_strip = self.rows // piece
+        whole = in_pieces(stored, shape, len(shape) - 2, pieces=of_strip, nbytes=piece * row)
+        split = ManifestColumns.of_grid(shape)
+        add_references(split, whole, whole.paths)
         grid = array.metadata.chunk_grid
         chunks = (*grid.chunk_shape[:-2], piece, grid.chunk_shape[-1])
         members["chunk_grid"] = dataclasses.replace(grid, chunk_shape=chunks)

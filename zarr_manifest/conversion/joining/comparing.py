@@ -1,7 +1,4 @@
-"""What has to be alike in the arrays that are concatenated: how they differ, and their coordinates.
-
-The values of coordinates are known: converted to one meaning, in order, and joined.
-"""
+"""What has to be alike in the arrays that are joined, and values of one meaning."""
 
 from __future__ import annotations
 
@@ -10,21 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.fitting import (
     decoding,
     made_alike,
-    meanings_of,
     same_value,
-    shown_value,
 )
 from zarr_manifest.conversion.nodes import ArrayNode
-from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import encoded_chunks
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
-from zarr_manifest.conversion.virtual import dataset_nodes
+from zarr_manifest.conversion.virtual import loaded_node
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid
 from zarr_manifest.manifest import Manifest
@@ -32,7 +25,7 @@ from zarr_manifest.manifest import Manifest
 # Attributes that name other variables, on which the meaning of the numbers depends.
 _NAMING = ("bounds", "climatology", "grid_mapping")
 
-type Meanings = dict[str, dict[str, Any]]
+_FILL_VALUE = "_FillValue"
 
 
 def dimensions(node: ArrayNode) -> list[str | None]:
@@ -52,18 +45,10 @@ def is_coordinate(node: ArrayNode) -> bool:
     return dimensions(node) == [node.path.rpartition("/")[2]]
 
 
-def meanings(arrays: Mapping[str, ArrayNode]) -> Meanings:
-    """Return what determines the meaning of the numbers of arrays, by their path."""
-    groups: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for path, node in arrays.items():
-        group, _, name = path.rpartition("/")
-        groups.setdefault(group, {})[name] = node.metadata.get("attributes", {})
-    found: Meanings = {}
-    for group, attributes in groups.items():
-        for name, meaning in meanings_of(attributes).items():
-            named = {each: attributes[name][each] for each in _NAMING if each in attributes[name]}
-            found[f"{group}/{name}" if group else name] = meaning | named
-    return found
+def names_of_others(node: ArrayNode) -> dict[str, Any]:
+    """Return the attributes of an array that name others, on which its meaning depends."""
+    attributes = node.metadata.get("attributes", {})
+    return {name: attributes[name] for name in _NAMING if name in attributes}
 
 
 def other_shape(ours: ArrayNode, theirs: ArrayNode, axis: int | None) -> str | None:
@@ -118,28 +103,14 @@ class Coordinate:
 
     Parameters
     ----------
-    name : str
-        Its name.
     variables : sequence of Variable
         By input.
     is_decoded : bool
         Whether their values are decoded, and not as stored.
     """
 
-    name: str
     variables: Sequence[Any]
     is_decoded: bool
-
-    @property
-    def values(self) -> list[npt.NDArray[Any]]:
-        """The values by input."""
-        return [np.asarray(variable.values) for variable in self.variables]
-
-    def shown(self, value: Any) -> str:
-        """Return a value as readers see it."""
-        if not self.is_decoded:
-            return shown_value(self.name, value, self.variables[0].attrs)
-        return str(value.astype("M8[s]") if isinstance(value, np.datetime64) else value)
 
 
 def coordinate_of(
@@ -167,99 +138,62 @@ def coordinate_of(
         That is impossible.
     """
     name = path.rpartition("/")[2]
-    renamed = [variable.copy(deep=False) for variable in variables]
-    alike, problems = made_alike(name, renamed, meant)
+    # Attributes of JSON have it in base64.
+    stated = [
+        {**meaning, _FILL_VALUE: variable.attrs[_FILL_VALUE]}
+        if _FILL_VALUE in meaning and _FILL_VALUE in variable.attrs
+        else meaning
+        for variable, meaning in zip(variables, meant, strict=True)
+    ]
+    alike, problems = made_alike(name, variables, stated)
     for number, problem in enumerate(problems):
         if problem is not None:
             raise NotConvertibleError(unlike(names, number, problem), array=path)
-    is_decoded = any(new is not old for new, old in zip(alike, renamed, strict=True))
-    return Coordinate(name, alike, is_decoded)
+    is_decoded = any(new is not old for new, old in zip(alike, variables, strict=True))
+    return Coordinate(alike, is_decoded)
 
 
-def unlike(names: Sequence[str], number: int, difference: str) -> str:
-    """Return the sentence that an input has a difference from the first.
+def unlike(names: Sequence[str], number: int, difference: str, first: int = 0) -> str:
+    """Return the sentence that an input has a difference from the first, or from another one.
 
     Examples
     --------
     >>> unlike(["a", "b"], 1, "other units")
     'unlike a, b has other units'
     """
-    return f"unlike {names[0]}, {names[number]} has {difference}"
-
-
-def require_order(path: str, found: Coordinate, names: Sequence[str]) -> None:
-    """Require that a coordinate strictly increases or decreases from input to input.
-
-    Parameters
-    ----------
-    path : str
-        Its path.
-    found : Coordinate
-        Its values.
-    names : sequence of str
-        Of the inputs.
-
-    Raises
-    ------
-    NotConvertibleError
-        It does not.
-    """
-    values = np.concatenate(found.values)
-    owners = np.repeat(np.arange(len(names)), [len(each) for each in found.values])
-    wrong = first_disorder(values)
-    if wrong is None:
-        return
-    before, after = (found.shown(values[at]) for at in (wrong, wrong + 1))
-    one, other = (names[owners[at]] for at in (wrong, wrong + 1))
-    place = f"in {one}" if one == other else f"of {one} is followed by {after} of {other}"
-    text = f"{before} {place}" if one != other else f"{before} is followed by {after} {place}"
-    raise NotConvertibleError(
-        f"the values along {found.name!r} would neither increase nor decrease throughout: {text}",
-        array=path,
-        remedy="Leave out what overlaps, and put the inputs in order.",
-    )
-
-
-def first_disorder(values: npt.NDArray[Any]) -> int | None:
-    """Return where values stop increasing, or decreasing if they begin so; None if nowhere.
-
-    Examples
-    --------
-    >>> first_disorder(np.array([1, 2, 2])), first_disorder(np.array([3, 1, 0]))
-    (1, None)
-    """
-    if len(values) < 2:
-        return None
-    rises = np.asarray(values[1:] > values[:-1], bool)
-    falls = np.asarray(values[1:] < values[:-1], bool)
-    steps = falls if falls[0] else rises
-    return None if steps.all() else int(np.argmin(steps))
+    return f"unlike {names[first]}, {names[number]} has {difference}"
 
 
 # Joined by value --------------------------------------------------------------------------
 
 
 @unstable_types_accepted
-def joined_values(node: ArrayNode, found: Coordinate, axis: int) -> ArrayNode:
+def joined_values(
+    node: ArrayNode, variables: Sequence[Any], axis: int, *, is_decoded: bool = False
+) -> ArrayNode:
     """Return an array with the values of all inputs, held inline.
 
     Parameters
     ----------
     node : ArrayNode
         The array in the first input. It keeps its metadata, unless values had to be converted.
-    found : Coordinate
-        The values.
+    variables : sequence of Variable
+        By input, values with numbers of one meaning.
     axis : int
         The dimension along which they are concatenated.
+    is_decoded : bool
+        Whether they are decoded, and not as stored.
 
     Raises
     ------
     NotConvertibleError
         They cannot be encoded.
     """
-    if found.is_decoded:
-        return _encoded_anew(node, found, axis)
-    values = np.concatenate(found.values, axis)
+    joined = joined_variable(variables, axis)
+    if is_decoded:
+        notes = (*node.notes, "its values were converted to one meaning")
+        return loaded_node(node.path, joined, notes)
+    values = joined.values
     metadata: dict[str, Any] = {**node.metadata, "shape": list(values.shape)}
     grid = ChunkGrid.from_metadata(metadata)
     assert grid is not None  # it was read
@@ -286,17 +220,14 @@ def _inline(
     return ArrayNode(node.path, metadata, manifest, node.notes)
 
 
-def _encoded_anew(node: ArrayNode, found: Coordinate, axis: int) -> ArrayNode:
-    xarray: Any = library("xarray", "converting coordinates", extra="xarray")
-    first = found.variables[0]
-    values = np.concatenate(found.values, axis)
-    variable = xarray.Variable(first.dims, values, first.attrs, first.encoding)
-    group, _, name = node.path.rpartition("/")
-    dataset = xarray.Dataset({name: variable})
-    for written in dataset_nodes(dataset, group):
-        if isinstance(written, ArrayNode) and written.path == node.path:
-            notes = (*node.notes, "its values were converted to one meaning", *written.notes)
-            return ArrayNode(node.path, written.metadata, written.manifest, notes)
-        if written.path == node.path:
-            raise NotConvertibleError(getattr(written, "reason", "its values cannot be encoded"))
-    raise AssertionError  # the dataset has it
+def joined_variable(variables: Sequence[Any], axis: int, new_dim: str | None = None) -> Any:
+    """Return one variable with the values of several, in the encoding of the first.
+
+    Along one of their dimensions, or along a new one, which is the first.
+    """
+    first, every = variables[0], [variable.values for variable in variables]
+    if new_dim is None:
+        dims, values = first.dims, np.concatenate(every, axis)
+    else:
+        dims, values = (new_dim, *first.dims), np.stack(every)
+    return type(first)(dims, values, first.attrs, first.encoding)

@@ -5,14 +5,22 @@ In columns, whatever their number. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from zarr_manifest.format import grid_indices, number_chunks
-from zarr_manifest.manifest import INLINE, TO_THE_END, ChunkNumbers, Extras, References, path_table
+from zarr_manifest.manifest import (
+    EMPTY,
+    INLINE,
+    TO_THE_END,
+    ChunkNumbers,
+    Extras,
+    References,
+    path_table,
+)
 
 # Members of conditions that tell two states of an object apart, whatever its time.
 _STATES = ("etag", "version", "size")
@@ -49,22 +57,26 @@ def placed(
     >>> moved.columns().numbers, moved.columns().offsets
     (array([6, 7]), array([ 8, 16]))
     """
-    numbers = references.columns().numbers
-    indices = grid_indices(references.grid_shape, numbers)
-    rows: npt.NDArray[np.int64] | slice = slice(None)
+    columns = references.columns()
     kept: Sequence[int] = range(len(references))
-    if chunks is not None:
-        inside = (indices[:, axis] >= chunks.start) & (indices[:, axis] < chunks.stop)
-        if not inside.all():
-            rows = np.flatnonzero(inside)
-            indices, kept = indices[rows], rows.tolist()
-    if shift:
-        indices[:, axis] += shift
-    columns = references.columns(rows)
+    if axis == 0 and chunks is None:
+        # As below, without computing with the places along other dimensions.
+        numbers = columns.numbers + shift * math.prod(grid_shape[1:])
+    else:
+        indices = grid_indices(references.grid_shape, columns.numbers)
+        if chunks is not None:
+            inside = (indices[:, axis] >= chunks.start) & (indices[:, axis] < chunks.stop)
+            if not inside.all():
+                rows = np.flatnonzero(inside)
+                indices, kept = indices[rows], rows.tolist()
+                columns = references.columns(rows)
+        if shift:
+            indices[:, axis] += shift
+        numbers = number_chunks(indices, grid_shape)
     return References(
         tuple(grid_shape),
         # The order of the chunks stays.
-        ChunkNumbers.of(number_chunks(indices, grid_shape)),
+        ChunkNumbers.of(numbers),
         columns.offsets,
         columns.lengths,
         columns.path_numbers,
@@ -136,6 +148,22 @@ def in_pieces(
         references.paths,
         extras,
     )
+
+
+def count_pieces(references: References, axis: int, pieces: int, count: int) -> tuple[int, int]:
+    """Return the number of chunks that have bytes, and that of their pieces within `count`.
+
+    Examples
+    --------
+    >>> from zarr_manifest.manifest import Manifest, references_of
+    >>> found = references_of(Manifest.from_columns((2,), paths="f"))
+    >>> count_pieces(found, 0, pieces=3, count=5)
+    (2, 5)
+    """
+    columns = references.columns()
+    numbers = columns.numbers[columns.path_numbers != EMPTY]
+    starts = grid_indices(references.grid_shape, numbers)[:, axis] * pieces
+    return len(numbers), int(np.clip(count - starts, 0, pieces).sum())
 
 
 def all_have_size(references: References, nbytes: int) -> bool:

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zarr_manifest.conversion.concatenation.placed_references import (
+import numpy as np
+
+from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length
+from zarr_manifest.conversion.joining.placed_references import (
     all_have_size,
+    count_pieces,
     in_pieces,
     placed,
 )
-from zarr_manifest.conversion.files import StoredParts
-from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
 from zarr_manifest.conversion.values import brief
+from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import element_size, interpret_chunk_grid, strict
 from zarr_manifest.manifest import (
@@ -98,28 +101,6 @@ def chunks_of(node: ArrayNode, axis: int, values: range | None = None) -> range:
     return range(values.start // chunk, -(-values.stop // chunk))
 
 
-def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> StoredParts | None:
-    """Return the documents that have some chunks along a dimension, by default the last.
-
-    None unless the array has a partitioned manifest in a hierarchy.
-    """
-    parts = _stored(node)
-    if parts is None:
-        return None
-    return parts.along(axis, chunks)
-
-
-def is_as_written(node: ArrayNode) -> bool:
-    """Whether the paths of an array are those of its documents, and no URLs."""
-    parts = _stored(node)
-    return parts is not None and parts.is_as_written
-
-
-def _stored(node: ArrayNode) -> StoredParts | None:
-    parts = node.manifest.parts if isinstance(node.manifest, StreamedManifest) else None
-    return parts if isinstance(parts, StoredParts) else None
-
-
 def whole(node: ArrayNode) -> References:
     """Return all references of an array."""
     if isinstance(node.manifest, Manifest):
@@ -155,6 +136,10 @@ class Joint:
         grid = strict(interpret_chunk_grid(self.metadata))
         assert grid is not None  # it is regular
         return grid.counts
+
+    def node(self, path: str) -> ArrayNode:
+        """Return the array as a node."""
+        return ArrayNode(path, self.metadata, self.manifest(), self.notes)
 
     def manifest(self, partition_shape: Sequence[int] | None = None) -> Manifest | StreamedManifest:
         """Return the manifest of the array.
@@ -240,11 +225,55 @@ class _JoinedParts:
                 yield Manifest(join_references(waiting.pop(index), self.grid_shape))
 
 
+def without_chunks(like: ArrayNode, shape: Sequence[int]) -> ArrayNode:
+    """Return an array of another shape, all chunks of which are missing."""
+    metadata = {**like.metadata, "shape": list(shape)}
+    grid = strict(interpret_chunk_grid(metadata))
+    assert grid is not None  # that of the other array is known
+    none = np.zeros((0, len(shape)), np.int64)
+    manifest = Manifest.from_columns(grid.counts, paths="", indices=none)
+    return ArrayNode(like.path, metadata, manifest)
+
+
+def stacked(nodes: Sequence[ArrayNode], dim: str) -> list[ArrayNode]:
+    """Return arrays with a new dimension, the first, of which each has one value.
+
+    Raises
+    ------
+    NotConvertibleError
+        Chunks differ in length, or codecs are for arrays without it.
+    """
+    found: list[ArrayNode] = []
+    known: dict[int, dict[str, Any]] = {}  # most arrays share their metadata
+    for node in nodes:
+        if id(node.metadata) not in known:
+            known[id(node.metadata)] = _with_dimension(node, dim)
+        references = whole(node)
+        grid_shape = (1, *references.grid_shape)
+        manifest = Manifest(references.replaced(grid_shape=grid_shape))
+        found.append(ArrayNode(node.path, known[id(node.metadata)], manifest, node.notes))
+    return found
+
+
+def _with_dimension(node: ArrayNode, dim: str) -> dict[str, Any]:
+    stated = node.metadata
+    chunks = (1, *chunk_shape(node))
+    names = stated.get("dimension_names") or [None] * len(stated["shape"])
+    return checked_metadata(
+        {
+            **stated,
+            "shape": [1, *stated["shape"]],
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+            "dimension_names": [dim, *names],
+        }
+    )
+
+
 # Whether they fit -------------------------------------------------------------------------
 
 
-def fit(nodes: Sequence[ArrayNode], axis: int, names: Sequence[str]) -> Joint | str:
-    """Return how the chunks of arrays fit together along an axis, or why they do not.
+def fit(nodes: Sequence[ArrayNode], axis: int, names: Sequence[str]) -> Joint:
+    """Return how the chunks of arrays fit together along an axis.
 
     Parameters
     ----------
@@ -258,13 +287,17 @@ def fit(nodes: Sequence[ArrayNode], axis: int, names: Sequence[str]) -> Joint | 
     Raises
     ------
     NotConvertibleError
-        The chunks of one of them differ in length.
+        They do not.
     """
-    chunks = [chunk_shape(node) for node in nodes]
+    known: dict[int, tuple[int, ...]] = {}  # most arrays share their metadata
+    for node in nodes:
+        if id(node.metadata) not in known:
+            known[id(node.metadata)] = chunk_shape(node)
+    chunks = [known[id(node.metadata)] for node in nodes]
     lengths: list[int] = [node.metadata["shape"][axis] for node in nodes]
     for name, shape in zip(names, chunks, strict=True):
         if (shape[:axis], shape[axis + 1 :]) != (chunks[0][:axis], chunks[0][axis + 1 :]):
-            return _other_chunks(names[0], chunks[0], name, shape)
+            raise NotConvertibleError(_other_chunks(names[0], chunks[0], name, shape))
     used = [number for number, length in enumerate(lengths) if length] or [0]
     piece = common_length(
         [lengths[n] for n in used], [chunks[n][axis] for n in used], [n == used[-1] for n in used]
@@ -317,37 +350,41 @@ def _split(
     piece: int,
     metadata: dict[str, Any],
     problem: str,
-) -> Joint | str:
-    """Return how pieces of uncompressed chunks fit together, or the problem if there are none."""
+) -> Joint:
+    """Return how pieces of uncompressed chunks fit together; raise the problem if none do."""
     codecs: Sequence[Any] = metadata["codecs"]
     names = [codec if isinstance(codec, str) else codec["name"] for codec in codecs]
     item = element_size(metadata)
     first = chunk_shape(nodes[used[0]])
     if names != ["bytes"] or not item or math.prod(first[:axis]) != 1:
-        return problem
+        raise NotConvertibleError(problem)
     row = math.prod(first[axis + 1 :]) * item
     shape = _along(first, axis, piece)
     count = math.prod(-(-n // size) for n, size in zip(metadata["shape"], shape, strict=True))
     if count > MOST_REFERENCES:
-        return (
+        raise NotConvertibleError(
             f"{problem}; splitting chunks into pieces of {brief(tuple(shape))}, which would fit, "
             f"takes {count:,} references, more than {MOST_REFERENCES:,}"
         )
     placements: list[Placement] = []
-    checksums = 0
+    checksums = before = after = 0
     for place, n in zip(_one_after_the_other(nodes, axis, used, piece), used, strict=True):
         chunk, length = chunk_shape(nodes[n])[axis], nodes[n].metadata["shape"][axis]
-        if chunk == piece:
-            placements.append(place)
-            continue
-        for part in map(references_of, parts_of(nodes[n].manifest)):
-            if not all_have_size(part, chunk * row):
-                return problem
-            checksums += sum(len(rows) for e, rows in part.extras() if e.checksum is not None)
         pieces = -(-min(chunk, length) // piece)
-        placements.append(replace(place, pieces=pieces, nbytes=piece * row))
+        for part in map(references_of, parts_of(nodes[n].manifest)):
+            if chunk != piece and not all_have_size(part, chunk * row):
+                raise NotConvertibleError(problem)
+            checksums += sum(len(rows) for e, rows in part.extras() if e.checksum is not None)
+            own = count_pieces(part, axis, pieces, place.count)
+            before, after = before + own[0], after + own[1]
+        placements.append(place)
+        if chunk != piece:
+            placements[-1] = replace(place, pieces=pieces, nbytes=piece * row)
     metadata["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": shape}}
-    note = f"its uncompressed chunks were split into pieces of {brief(tuple(shape))}"
+    note = (
+        f"its uncompressed chunks were split into pieces of {brief(tuple(shape))}, which fit into "
+        f"one chunk grid: {after:,} references instead of {before:,}"
+    )
     if checksums:
         note += f"; the checksums of {counted(checksums, 'chunk')} were left out"
     return Joint(metadata, axis, placements, (note,))

@@ -1,0 +1,294 @@
+"""Files that are ready to be joined: where their chunks are, and values that are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from zarr.storage import StorePath
+
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
+from zarr_manifest.conversion.joining import Input, UnreadableValues, digest_of
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode, parts_of
+from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.values import as_array, unstable_types_accepted
+from zarr_manifest.conversion.virtual import (
+    add_references,
+    array_node,
+    array_of_columns,
+    columns_for,
+    or_refused,
+)
+from zarr_manifest.format import join
+from zarr_manifest.locations import redact
+from zarr_manifest.manifest import References, references_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(slots=True)
+class OpenedFile:
+    """A file, ready to be joined with others.
+
+    Parameters
+    ----------
+    url : str
+        Its URL.
+    tree : FileTree
+        Its content.
+    loaded : mapping of str to Variable
+        By path, the arrays of which the values count.
+    """
+
+    url: str
+    tree: FileTree
+    loaded: Mapping[str, Any]
+
+    def coordinates(self) -> dict[str, set[str]]:
+        """Return, by group, the names of arrays that are said to be coordinates."""
+        found: dict[str, set[str]] = {}
+        for group in self.tree.groups:
+            stated = [group.attributes.get("coordinates", "")]
+            for name, array in group.arrays.items():
+                variable = self.loaded.get(join(group.path, name))
+                attributes = array.metadata.attributes if variable is None else variable.attrs
+                stated.append(attributes.get("coordinates", ""))
+            listed = (as_array(each) or str(each).split() for each in stated if each)
+            found[group.path] = {str(name) for names in listed for name in names}
+        return found
+
+    @unstable_types_accepted
+    def input(self, known: KnownArrays) -> Input:
+        """Return what is joined, which shares what is equal in the file before."""
+        tree = self.tree
+        arrays: dict[str, ArrayNode] = {}
+        loaded: dict[str, Any] = {}
+        refused = list(tree.refused)
+        paths: list[str] = []
+        for group in tree.groups:
+            for name, array in group.arrays.items():
+                path = join(group.path, name)
+                paths.append(path)
+                if path in self.loaded:
+                    loaded[path] = known.variable(path, self.loaded[path])
+                    continue
+                node = or_refused(path, partial(known.node, array=array, tree=tree))
+                if isinstance(node, ArrayNode):
+                    arrays[path] = node
+                elif isinstance(node, RefusedNode):
+                    refused.append(node)
+        there = arrays.keys() | loaded.keys()
+        groups = [_group_node(each.path, each.attributes) for each in tree.groups]
+        return Input(
+            redact(self.url),
+            known.shared("groups", groups),
+            arrays,
+            refused,
+            {},
+            loaded,
+            known.shared("stored", tree.meanings),
+            known.shared("paths", tuple(path for path in paths if path in there)),
+            known.shared("notes", {path: list(notes) for path, notes in tree.notes.items()}),
+        )
+
+
+def _group_node(path: str, attributes: Mapping[str, Any]) -> GroupNode:
+    return GroupNode(path, {n: value for n, value in attributes.items() if n != "coordinates"})
+
+
+class KnownArrays:
+    """What the file before consists of: files mostly are alike, and there are many."""
+
+    def __init__(self) -> None:
+        self._metadata: dict[str, tuple[Any, ArrayNode]] = {}
+        self._variables: dict[str, Any] = {}
+        self._others: dict[str, tuple[str, Any]] = {}
+
+    def shared[T](self, name: str, value: T) -> T:
+        """Return a value, or an equal one, in which values also have the same types."""
+        about = repr(value)
+        if name not in self._others or self._others[name][0] != about:
+            self._others[name] = about, value
+        found: T = self._others[name][1]
+        return found
+
+    def node(self, path: str, array: Any, tree: FileTree) -> ArrayNode:
+        """Return the node for a ``ManifestArray``.
+
+        Raises
+        ------
+        ManifestError
+            There is none.
+        """
+        metadata, last = self._metadata.get(path, (None, None))
+        grid = tree.chunk_grids.get(path)
+        is_like = grid is None and (metadata is array.metadata or metadata == array.metadata)
+        node = array_node(
+            path,
+            array,
+            chunk_grid=grid,
+            is_sparse=path in tree.sparse,
+            like=last if is_like else None,
+        )
+        if grid is None:
+            self._metadata[path] = array.metadata, node
+        return node
+
+    def variable(self, path: str, variable: Any) -> Any:
+        """Return a variable, or an equal one."""
+        other = self._variables.get(path)
+        is_equal = (
+            other is not None
+            and variable.dtype == other.dtype
+            and variable.encoding == other.encoding
+            and variable.dims == other.dims
+            and variable.shape == other.shape
+            and bool((variable.values == other.values).all())
+            and repr(variable.attrs) == repr(other.attrs)
+        )
+        if not is_equal:
+            self._variables[path] = variable
+        return self._variables[path]
+
+
+def open_file(
+    url: str,
+    tree: FileTree,
+    sources: Any,
+    loadable: Collection[str] | None,
+    concat_dim: str | None,
+    loaded: Mapping[str, xr.Variable] | None = None,
+) -> OpenedFile:
+    """Return a file with the values that count.
+
+    Parameters
+    ----------
+    url : str
+        Its URL.
+    tree : FileTree
+        The parsed file.
+    sources : FileSources
+        Reads the variables to load.
+    loadable : collection of str or None
+        Names of variables to load; by default, one-dimensional coordinates named after
+        their dimension, and the single value of a file along a new dimension.
+    concat_dim : str or None
+        Dimension along which files are concatenated.
+    loaded : mapping of str to Variable, optional
+        By path, variables that have been loaded, and need not be read.
+    """
+    found: dict[str, Any] = {}
+    for group in tree.groups:
+        unread: dict[str, Any] = {}
+        for name, array in group.arrays.items():
+            path = join(group.path, name)
+            is_wanted = is_coordinate(name, array) or (name == concat_dim and not array.shape)
+            if loadable is not None:
+                is_wanted = name in loadable
+            if not is_wanted or path in tree.chunk_grids:  # VirtualiZarr has only regular ones
+                continue
+            if loaded is not None and path in loaded:
+                found[path] = loaded[path]
+            else:
+                unread[name] = array
+        read = load_variables(unread, sources)
+        found |= {join(group.path, name): variable for name, variable in read.items()}
+    return OpenedFile(url, tree, found)
+
+
+def is_coordinate(name: str, array: Any) -> bool:
+    """Whether an array has the values of the dimension that it is named after."""
+    return tuple(array.metadata.dimension_names or ()) == (name,)
+
+
+def load_variables(arrays: Mapping[str, Any], sources: Any) -> dict[str, xr.Variable]:
+    """Return arrays as variables with their values, as stored.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ManifestArray
+        By name.
+    sources : FileSources
+        Reads them.
+    """
+    # As stored: their meaning has to be compared with that in other files.
+    decode: Any = library("xarray.backends.zarr").FillValueCoder.decode
+    found: dict[str, xr.Variable] = {}
+    for name, array in arrays.items():
+        values, attributes = stored_values(array, sources), dict(array.metadata.attributes)
+        if "_FillValue" in attributes:
+            attributes["_FillValue"] = decode(attributes["_FillValue"], values.dtype)
+        found[name] = stored_variable(array.metadata.dimension_names or (), values, attributes)
+    return found
+
+
+def stored_values(array: Any, sources: Any) -> Any:
+    """Return the values of a ``ManifestArray``, all of whose chunks are read."""
+    manifests: Any = library("virtualizarr.manifests")
+    group = manifests.ManifestGroup(arrays={"values": array}, attributes={})
+    at = StorePath(manifests.ManifestStore(group, registry=sources), "values")
+    # Opening it would encode, list and decode metadata that are known.
+    read: Any = zarr.Array(zarr.AsyncArray(array.metadata, at))[...]
+    return np.asarray(read)
+
+
+def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[Any, Any]) -> xr.Variable:
+    """Return a variable with values as stored in a file.
+
+    How they were encoded there says nothing about how to store them, unless they are texts.
+    """
+    encoding = {"dtype": values.dtype} if values.dtype.kind == "T" else {}
+    variable: xr.Variable = library("xarray").Variable(dims, values, attributes, encoding)
+    return variable
+
+
+# Whether values are the same --------------------------------------------------------------
+
+
+@unstable_types_accepted
+def digests_of(arrays: Mapping[str, ArrayNode], sources: Any) -> dict[str, str]:
+    """Return texts that are the same for arrays with the same values.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ArrayNode
+        By path. All their chunks are read, one array at a time.
+    sources : FileSources
+        Reads them.
+
+    Returns
+    -------
+    dict of str to str
+        An `UnreadableValues` for those that cannot be read.
+    """
+    found: dict[str, str] = {}
+    for path, node in arrays.items():
+        try:
+            found[path] = digest_of(stored_values(virtual_array(node, sources), sources))
+        except FOREIGN_ERRORS as error:
+            found[path] = UnreadableValues(explained(error))
+    return found
+
+
+def virtual_array(node: ArrayNode, sources: Any) -> Any:
+    """Return an array as VirtualiZarr's.
+
+    Raises
+    ------
+    NotConvertibleError
+        VirtualiZarr has no such array.
+    """
+    _, columns = columns_for(node.metadata)
+    for part in map(references_of, parts_of(node.manifest)):
+        add_references(columns, part, part.paths, _sizes(part, sources))
+    return array_of_columns(node.metadata, columns)
+
+
+def _sizes(references: References, sources: Any) -> dict[str, int]:
+    open_ended = {references.paths[row.path_number] for row in references.open_ended()}
+    return {path: sources.state(path)[0] for path in open_ended}

@@ -1,0 +1,47 @@
+"""Many similar inputs as one: their arrays along dimensions, and those that are the same in all."""
+
+from zarr_manifest.conversion.joining.aligned_arrays import (
+    Digests,
+    UnreadableValues,
+    align_one,
+    digest_of,
+)
+from zarr_manifest.conversion.joining.comparing import (
+    axis_of,
+    is_coordinate,
+    joined_values,
+)
+from zarr_manifest.conversion.joining.inputs import Input, is_held
+from zarr_manifest.conversion.joining.joining import Joined, JoinedArray, join_inputs
+from zarr_manifest.conversion.joining.placed_references import are_same, in_pieces
+from zarr_manifest.conversion.joining.places import JoinRules
+from zarr_manifest.conversion.joining.placing import (
+    Joint,
+    Placement,
+    chunk_shape,
+    chunks_of,
+    whole,
+)
+
+__all__ = [
+    "Digests",
+    "Input",
+    "JoinRules",
+    "Joined",
+    "JoinedArray",
+    "Joint",
+    "Placement",
+    "UnreadableValues",
+    "align_one",
+    "are_same",
+    "axis_of",
+    "chunk_shape",
+    "chunks_of",
+    "digest_of",
+    "in_pieces",
+    "is_coordinate",
+    "is_held",
+    "join_inputs",
+    "joined_values",
+    "whole",
+]

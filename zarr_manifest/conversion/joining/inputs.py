@@ -1,0 +1,157 @@
+"""What is joined: nodes, and the values of those arrays by which their places are known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.errors import UnstableSpecificationWarning
+from zarr.storage import MemoryStore
+
+from zarr_manifest.conversion.joining.comparing import axis_of, dimensions, is_coordinate
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.optional_libraries import library
+from zarr_manifest.conversion.target import write_hierarchy
+from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.format import ChunkGrid
+from zarr_manifest.hierarchy import ManifestStore
+from zarr_manifest.manifest import Manifest, references_of
+from zarr_manifest.sources import Access
+
+# Not all of its functions have known types.
+_untyped_zarr: Any = zarr
+
+# Every manifest is held inline to read its values, however large.
+_ANY_SIZE = 2**62
+
+
+@dataclass(slots=True)
+class Input:
+    """One of the files or hierarchies that are joined. Equal ones share what they consist of.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    groups : sequence of GroupNode
+        Its groups, parents first.
+    arrays : mapping of str to ArrayNode
+        Its arrays, by path, but for those that are loaded.
+    refused : sequence of RefusedNode
+        What cannot be read or expressed.
+    allow : mapping of str to Access
+        Where values may be read that are not loaded.
+    loaded : mapping of str to Variable, optional
+        By path, arrays that have been loaded, their values as stored. By default, the coordinates
+        of dimensions are read when they are needed.
+    stored : mapping of str to mapping
+        What attributes do not say about the numbers of arrays; see ``FileTree.meanings``.
+    paths : sequence of str
+        Of all its arrays, in order.
+    notes : mapping of str to sequence of str
+        By path of a node.
+    """
+
+    name: str
+    groups: Sequence[GroupNode]
+    arrays: Mapping[str, ArrayNode]
+    refused: Sequence[RefusedNode] = ()
+    allow: Mapping[str, Access] = field(default_factory=dict[str, Access])
+    loaded: Mapping[str, Any] | None = None
+    stored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
+    paths: Sequence[str] = ()
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, name: str, nodes: Iterable[Node], allow: Mapping[str, Access]) -> Input:
+        """Return what consists of nodes."""
+        every = list(nodes)
+        arrays = {node.path.strip("/"): node for node in every if isinstance(node, ArrayNode)}
+        others = [node for node in every if not isinstance(node, RefusedNode)]
+        return cls(
+            name,
+            [node for node in every if isinstance(node, GroupNode)],
+            arrays,
+            [node for node in every if isinstance(node, RefusedNode)],
+            allow,
+            paths=tuple(arrays),
+            notes={node.path.strip("/"): node.notes for node in others if node.notes},
+        )
+
+    def along(self, dim: str) -> Iterator[tuple[str, ArrayNode, int]]:
+        """Yield the arrays along a dimension: path, node, and which of its axes it is."""
+        for path, node in self.arrays.items():
+            axis = axis_of(node, dim)
+            if axis is not None:
+                yield path, node, axis
+
+    def knows(self, path: str) -> bool:
+        """Whether the values of an array count, and not only where they are."""
+        if self.loaded is not None:
+            return path in self.loaded
+        return path in self.arrays and is_coordinate(self.arrays[path])
+
+    def dims(self, path: str) -> tuple[str | None, ...]:
+        """Return the names of the dimensions of an array."""
+        if self.loaded is not None and path in self.loaded:
+            return tuple(self.loaded[path].dims)
+        return tuple(dimensions(self.arrays[path]))
+
+    @unstable_types_accepted
+    def values(self, path: str) -> Any:
+        """Return the values of an array, as stored.
+
+        Raises
+        ------
+        ManifestError
+            They cannot be read.
+        """
+        store = self._store(path)
+        return np.asarray(_untyped_zarr.open_array(store, path=path, mode="r")[...])
+
+    def variable(self, path: str) -> Any:
+        """Return an array as a variable of xarray, its values and attributes as stored.
+
+        Raises
+        ------
+        ManifestError
+            It cannot be read.
+        ImportError
+            xarray is not installed.
+        """
+        if self.loaded is not None and path in self.loaded:
+            return self.loaded[path]
+        xarray: Any = library("xarray", "comparing coordinates", extra="xarray")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnstableSpecificationWarning)
+            dataset: Any = xarray.open_zarr(
+                self._store(path),
+                group=path.rpartition("/")[0],
+                consolidated=False,
+                zarr_format=3,
+                chunks=None,
+                decode_cf=False,
+            )
+            return dataset.variables[path.rpartition("/")[2]].load()
+
+    def _store(self, path: str) -> ManifestStore:
+        """Return a hierarchy in memory that has only this array."""
+        memory = MemoryStore()
+        report = write_hierarchy(memory, [self.arrays[path]], inline_below=_ANY_SIZE)
+        for refused in report.refused:
+            raise NotConvertibleError(refused.reason, array=path)
+        return ManifestStore(memory, allow=self.allow, read_only=True)
+
+
+def is_held(node: ArrayNode) -> bool:
+    """Whether all chunks of an array are inline data."""
+    grid = ChunkGrid.from_metadata(node.metadata)
+    if grid is None or not isinstance(node.manifest, Manifest):
+        return False
+    _, inline, empty = references_of(node.manifest).counts()
+    return not empty and inline == len(node.manifest) == int(np.prod(grid.counts))
