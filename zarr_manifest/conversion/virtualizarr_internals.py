@@ -94,11 +94,12 @@ class ManifestColumns:
         found &= np.not_equal(self.paths, INLINED)
         return found
 
-    def all_have(self, size: int) -> bool:
-        """Whether every chunk that is not missing has this number of bytes."""
-        return bool((self.lengths[self.stored] == size).all()) and all(
-            len(data) == size for data in self.inlined.values()
-        )
+    @property
+    def only_path(self) -> str | None:
+        """The path of the object that all chunks are in; None if there is no such object."""
+        first = str(self.paths.flat[0]) if self.paths.size else MISSING
+        is_one = first not in (MISSING, INLINED) and bool((self.paths == first).all())
+        return first if is_one else None
 
     def copied(self) -> ManifestColumns:
         """Return copies; NumPy 2.1 fails to deepcopy its own type of text."""

@@ -75,7 +75,7 @@ def cut(
         part = whole.isel({whole.dims[axis]: slice(start, stop)})
         return joined_values(node, [part], axis)
     joint = _part(node, axis, chunks_of(node, axis, range(start, stop)), stop - start)
-    return ArrayNode(node.path, joint.metadata, joint.manifest(), node.notes)
+    return replace(joint.node(), notes=node.notes)
 
 
 def _part(
@@ -93,7 +93,7 @@ def _part(
         manifest = StreamedManifest(manifest.partition_shape, parts, is_in_order=True)
     part = ArrayNode(node.path, node.metadata, manifest)
     placement = Placement(part, -chunks.start, chunks.stop, chunks=chunks)
-    return Joint({**node.metadata, "shape": shape}, axis, [placement] if chunks else [])
+    return Joint(node.path, {**node.metadata, "shape": shape}, axis, [placement] if chunks else [])
 
 
 def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
@@ -215,6 +215,6 @@ def _without_first(given: Input, path: str, axis: int, removed: int) -> JoinedAr
     values = range(removed, length)
     if documents_along(node, axis) is not None:
         chunks = chunks_of(node, axis, values)
-        return JoinedArray(path, _part(node, axis, chunks, len(values), as_written=True))
+        return _part(node, axis, chunks, len(values), as_written=True)
     variable = partial(given.variable, path)
-    return JoinedArray(path, cut(node, axis, removed, length, variable))
+    return cut(node, axis, removed, length, variable)

@@ -222,23 +222,22 @@ class Growing:
             return paths.rewritten(references)[0]
 
         kept = dict[Partition, str]()
-        joint = array.content if isinstance(array.content, Joint) else None
-        if joint is not None and replaced is not None:
+        if isinstance(array, Joint) and replaced is not None:
             if form.manifest in (None, _ONE_DOCUMENT):
-                form = _partitioned(form, joint)
+                form = _partitioned(form, array)
             elif declared is not None:
                 present = self.existing.arrays[array.path]
                 new = [(place, each.arrays[array.path]) for place, each in replaced]
-                kept, joint = _changed_partitions(declared, joint, present, new)
-        if joint is None:
-            parts = map(rewrite, map(references_of, parts_of(array.node().manifest)))
+                kept, array = _changed_partitions(declared, array, present, new)
+        if isinstance(array, ArrayNode):
+            parts = map(rewrite, map(references_of, parts_of(array.manifest)))
         else:
             # What this hierarchy has is written as it is.
             placements = [
                 each if is_as_written(each.node) else replace(each, rewrite=rewrite)
-                for each in joint.placements
+                for each in array.placements
             ]
-            manifest = replace(joint, placements=placements).manifest(form.partition_shape)
+            manifest = replace(array, placements=placements).manifest(form.partition_shape)
             parts = map(references_of, parts_of(manifest))
         writer = ArrayWriter(self.change.store, array.path, metadata, form, kept)
         written = writer.write_all(parts)

@@ -12,7 +12,7 @@ import zarr
 from zarr.storage import StorePath
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
-from zarr_manifest.conversion.joining import Input, UnreadableValues, digest_of
+from zarr_manifest.conversion.joining import Input, UnreadableValues, digest_of, loaded_variable
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode, parts_of
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import as_array, unstable_types_accepted
@@ -62,7 +62,6 @@ class OpenedFile:
             found[group.path] = {str(name) for names in listed for name in names}
         return found
 
-    @unstable_types_accepted
     def input(self, known: KnownArrays) -> Input:
         """Return what is joined, which shares what is equal in the file before."""
         tree = self.tree
@@ -70,6 +69,7 @@ class OpenedFile:
         loaded: dict[str, Any] = {}
         refused = list(tree.refused)
         paths: list[str] = []
+        notes: dict[str, Sequence[str]] = dict(tree.notes)
         for group in tree.groups:
             for name, array in group.arrays.items():
                 path = join(group.path, name)
@@ -80,6 +80,8 @@ class OpenedFile:
                 node = or_refused(path, partial(known.node, array=array, tree=tree))
                 if isinstance(node, ArrayNode):
                     arrays[path] = node
+                    if node.notes:
+                        notes[path] = [*notes.get(path, ()), *node.notes]
                 elif isinstance(node, RefusedNode):
                     refused.append(node)
         there = arrays.keys() | loaded.keys()
@@ -93,7 +95,7 @@ class OpenedFile:
             loaded,
             known.shared("stored", tree.meanings),
             known.shared("paths", tuple(path for path in paths if path in there)),
-            known.shared("notes", {path: list(notes) for path, notes in tree.notes.items()}),
+            known.shared("notes", notes),
         )
 
 
@@ -217,14 +219,14 @@ def load_variables(arrays: Mapping[str, Any], sources: Any) -> dict[str, xr.Vari
         Reads them.
     """
     # As stored: their meaning has to be compared with that in other files.
-    decode: Any = library("xarray.backends.zarr").FillValueCoder.decode
-    found: dict[str, xr.Variable] = {}
-    for name, array in arrays.items():
-        values, attributes = stored_values(array, sources), dict(array.metadata.attributes)
-        if "_FillValue" in attributes:
-            attributes["_FillValue"] = decode(attributes["_FillValue"], values.dtype)
-        found[name] = stored_variable(array.metadata.dimension_names or (), values, attributes)
-    return found
+    return {
+        name: loaded_variable(
+            array.metadata.dimension_names or (),
+            stored_values(array, sources),
+            array.metadata.attributes,
+        )
+        for name, array in arrays.items()
+    }
 
 
 def stored_values(array: Any, sources: Any) -> Any:
@@ -235,16 +237,6 @@ def stored_values(array: Any, sources: Any) -> Any:
     # Opening it would encode, list and decode metadata that are known.
     read: Any = zarr.Array(zarr.AsyncArray(array.metadata, at))[...]
     return np.asarray(read)
-
-
-def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[Any, Any]) -> xr.Variable:
-    """Return a variable with values as stored in a file.
-
-    How they were encoded there says nothing about how to store them, unless they are texts.
-    """
-    encoding = {"dtype": values.dtype} if values.dtype.kind == "T" else {}
-    variable: xr.Variable = library("xarray").Variable(dims, values, attributes, encoding)
-    return variable
 
 
 # Whether values are the same --------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +32,16 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
-    MakeChecksums,
     distinct_paths,
     manifest_of_columns,
 )
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChangedError
-from zarr_manifest.format import compute_checksum, format_last_modified, grid_indices, join
+from zarr_manifest.format import Conditions, compute_checksum, format_last_modified, join
 from zarr_manifest.hierarchy import ranges_of
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import Manifest, Reference, References, references_of
+from zarr_manifest.manifest import Manifest, References, conditions_of, references_of
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix, in_own_loop, read_each
 from zarr_manifest.stores import store_failure
@@ -114,11 +112,41 @@ class FileWork:
             None if scans is None else KeptScans(scans, sources),
         )
 
-    def checksums(self, known: Mapping[Chunk, str] | None = None) -> MakeChecksums | None:
-        """Return what computes the checksums of chunks, but for those that are known."""
-        if self.checksum is None:
-            return None
-        return partial(checksums_of, sources=self.sources, algorithm=self.checksum, known=known)
+    def recorded(
+        self,
+        node: ArrayNode,
+        conditions: Mapping[str, Mapping[str, str | int]],
+        checksums: Mapping[Chunk, str] | None = None,
+    ) -> ArrayNode:
+        """Return an array with what is to be recorded of the objects and chunks it refers to.
+
+        Parameters
+        ----------
+        node : ArrayNode
+            All its paths are URLs.
+        conditions : mapping
+            The states of objects, by URL.
+        checksums : mapping of Chunk to str, optional
+            Checksums of chunks that need not be read.
+
+        Raises
+        ------
+        ManifestError
+            A chunk cannot be read.
+        """
+        assert isinstance(node.manifest, Manifest)  # those of files are
+        references = references_of(node.manifest)
+        if self.record_conditions:
+            states: dict[tuple[int, str | None], Conditions] = {
+                (number, None): conditions_of(path, conditions[path])
+                for number, path in enumerate(references.paths)
+                if path in conditions
+            }
+            references = references.with_conditions(states)
+        if self.checksum is not None:
+            computed = checksums_of(references, self.sources, self.checksum, checksums)
+            references = references.with_checksums(computed)
+        return ArrayNode(node.path, node.metadata, Manifest(references), node.notes)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -303,23 +331,23 @@ def _checksums(tree: FileTree, work: FileWork) -> dict[Chunk, str]:
         if work.checksum is None:
             break
         columns = ManifestColumns.of(array.manifest)
-        manifest = manifest_of_columns(columns, columns.paths.shape, {})
-        for index, text in checksums_of(manifest, work.sources, work.checksum).items():
-            found[_chunk_of(manifest[index])] = text
+        references = references_of(manifest_of_columns(columns, columns.paths.shape))
+        for row, text in checksums_of(references, work.sources, work.checksum).items():
+            found[_chunk_of(references, row)] = text
     return found
 
 
 def checksums_of(
-    manifest: Manifest,
+    references: References,
     sources: FileSources,
     algorithm: str,
     known: Mapping[Chunk, str] | None = None,
-) -> dict[tuple[int, ...], str]:
-    """Return the checksums of the chunks that are not inline, by grid index.
+) -> dict[int, str]:
+    """Return the checksums of the chunks that are not inline, by row.
 
     Parameters
     ----------
-    manifest : Manifest
+    references : References
         All paths are URLs.
     sources : FileSources
         Reads them.
@@ -333,12 +361,8 @@ def checksums_of(
     ManifestError
         A chunk cannot be read.
     """
-    table = references_of(manifest)
-    rows = np.flatnonzero(table.columns().path_numbers >= 0)
-    columns = table.columns(rows)
-    places: list[int] = columns.path_numbers.tolist()
-    bounds: list[tuple[int, int]] = np.stack([columns.offsets, columns.lengths], 1).tolist()
-    chunks = [(table.paths[n], *bound) for n, bound in zip(places, bounds, strict=True)]
+    rows = np.flatnonzero(references.columns().path_numbers >= 0)
+    chunks = [_chunk_of(references, row) for row in rows.tolist()]
     texts = [(known or {}).get(chunk) for chunk in chunks]
     unknown = np.flatnonzero([text is None for text in texts])
 
@@ -348,13 +372,12 @@ def checksums_of(
     def fail(_: Sequence[int], error: ManifestError) -> None:
         raise error
 
-    reading, locations = sources.together(table.paths)
-    in_own_loop(read_each(reading, ranges_of(table, locations, rows[unknown]), use, fail))
-    indices: list[list[int]] = grid_indices(table.grid_shape, columns.numbers).tolist()
-    return {tuple(index): text for index, text in zip(indices, texts, strict=True) if text}
+    reading, locations = sources.together(references.paths)
+    in_own_loop(read_each(reading, ranges_of(references, locations, rows[unknown]), use, fail))
+    return {row: text for row, text in zip(rows.tolist(), texts, strict=True) if text}
 
 
-def _chunk_of(reference: Reference) -> Chunk:
-    assert reference.path is not None
-    assert reference.length is not None
-    return reference.path, reference.offset, reference.length
+def _chunk_of(references: References, row: int) -> Chunk:
+    found = references.row(row)
+    assert found.length is not None
+    return references.paths[found.path_number], found.offset, found.length

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from zarr_manifest.conversion.files.finding import (
     FoundFile,
     Unusable,
@@ -37,13 +35,20 @@ from zarr_manifest.conversion.files.scanning import (
 )
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, Progress, RefusedNode, inside
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    Progress,
+    RefusedNode,
+    inside,
+    refused,
+)
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import array_node, or_refused
+from zarr_manifest.conversion.virtual import array_node
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
-from zarr_manifest.format import Conditions, join, number_chunks, parse_checksum
+from zarr_manifest.format import join
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import Manifest, conditions_of, references_of
 from zarr_manifest.sources import Allow
 
 
@@ -235,20 +240,22 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
         return
     scan = None if work.scans is None else scan_of(file, work)
     tree = parse_file(file, work) if scan is None else scan.tree
+    checksums = None if scan is None else scan.checksums
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
             path = join(group.path, name)
-            make = partial(
-                array_node,
-                array=array,
-                notes=tree.notes.get(path, ()),
-                chunk_grid=tree.chunk_grids.get(path),
-                is_sparse=path in tree.sparse,
-                conditions=tree.conditions if work.record_conditions else None,
-                checksums=work.checksums(None if scan is None else scan.checksums),
-            )
-            yield or_refused(path, make)
+            try:
+                node = array_node(
+                    path,
+                    array,
+                    notes=tree.notes.get(path, ()),
+                    chunk_grid=tree.chunk_grids.get(path),
+                    is_sparse=path in tree.sparse,
+                )
+                yield work.recorded(node, tree.conditions, checksums)
+            except ManifestError as error:
+                yield refused(path, error)
     yield from tree.refused
 
 
@@ -336,13 +343,16 @@ def _many_files(
         return in_parallel(partial(digests_of, sources=work.sources), arrays, names, parallel)
 
     joined = join_inputs(inputs, rules, digests)
-    arrays = [array.node() for array in (*joined.arrays, *joined.others)]
+    arrays = [node for node in joined.nodes() if isinstance(node, ArrayNode)]
     for group in joined.groups:
         coordinates = _coordinates(group.path, arrays, found.coordinates.get(group.path, set()))
         own = tuple(notes) if not group.path else ()
         yield GroupNode(group.path, group.attributes | coordinates, (*own, *group.notes))
     for node in arrays:
-        yield or_refused(node.path, partial(_with_states, node=node, found=found, work=work))
+        try:
+            yield work.recorded(node, found.conditions, found.checksums)
+        except ManifestError as error:
+            yield refused(node.path, error)
     yield from joined.refused
     for each in found.unusable:
         reason = Advice(f"the file {redact(each.url)} was left out: ", each.error.problem)
@@ -368,27 +378,3 @@ def _coordinates(path: str, arrays: Sequence[ArrayNode], stated: set[str]) -> di
     # Names are separated by spaces; xarray, too, leaves out names that contain one.
     listed = [name for name in names if name in stated - dims and " " not in name]
     return {"coordinates": " ".join(listed)} if listed else {}
-
-
-def _with_states(path: str, node: ArrayNode, found: _AllOpened, work: FileWork) -> ArrayNode:
-    """Return an array with what is recorded of the objects and chunks that it refers to."""
-    manifest = node.manifest
-    assert isinstance(manifest, Manifest)  # those of files are
-    references = references_of(manifest)
-    if work.record_conditions:
-        stated = ((path, found.conditions.get(path)) for path in references.paths)
-        states: dict[tuple[int, str | None], Conditions] = {
-            (number, None): conditions_of(path, state)
-            for number, (path, state) in enumerate(stated)
-            if state
-        }
-        references = references.with_conditions(states)
-    checksums = work.checksums(found.checksums)
-    if checksums is not None:
-        every = checksums(manifest)
-        for text in every.values():
-            parse_checksum(text)  # scans that are kept are not trusted
-        indices = np.array([*every], np.int64).reshape(len(every), len(manifest.grid_shape))
-        rows = references.rows(number_chunks(indices, manifest.grid_shape)).tolist()
-        references = references.with_checksums(dict(zip(rows, every.values(), strict=True)))
-    return ArrayNode(path, node.metadata, Manifest(references), node.notes)

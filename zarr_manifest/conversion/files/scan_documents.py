@@ -22,10 +22,10 @@ import numpy as np
 from msgspec import Raw, Struct
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.opened_files import stored_variable
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
 from zarr_manifest.conversion.files.typed_values import from_json, to_json
+from zarr_manifest.conversion.joining import stored_variable
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import distinct_paths, json_metadata, url_reference
@@ -38,6 +38,7 @@ from zarr_manifest.format import (
     encode_body,
     grid_index,
     join,
+    parse_checksum,
 )
 from zarr_manifest.locations import redact
 
@@ -319,6 +320,7 @@ def _scan(body: _Body, options: Any, *, is_kept: bool) -> FileScan:
             allowed = {body.url, body.url.removesuffix(".dmrpp")} if is_kept else None
             found.arrays[stated.name] = _decoded_array(stated, allowed)
             for number, text in enumerate(stated.references.checksums):
+                parse_checksum(text)
                 checksums[_chunk(stated.references, number)] = text
             if stated.chunk_grid is not None:
                 tree.chunk_grids[path] = stated.chunk_grid

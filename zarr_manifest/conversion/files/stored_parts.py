@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from zarr_manifest.conversion.joining import chunks_of
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.errors import ManifestError, in_context
 from zarr_manifest.hierarchy import CONCURRENCY, DeclaredArray, LoadedManifest, ManifestDocuments
@@ -188,7 +187,7 @@ def documents_along(node: ArrayNode, axis: int, chunks: range | None = None) -> 
     parts = _stored(node)
     if parts is None:
         return None
-    return parts.along(axis, chunks_of(node, axis)[-1:] if chunks is None else chunks)
+    return parts.along(axis, chunks)
 
 
 def is_as_written(node: ArrayNode) -> bool:

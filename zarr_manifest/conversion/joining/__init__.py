@@ -11,7 +11,7 @@ from zarr_manifest.conversion.joining.comparing import (
     is_coordinate,
     joined_values,
 )
-from zarr_manifest.conversion.joining.inputs import Input, is_held
+from zarr_manifest.conversion.joining.inputs import Input, is_held, loaded_variable, stored_variable
 from zarr_manifest.conversion.joining.joining import Joined, JoinedArray, join_inputs
 from zarr_manifest.conversion.joining.placed_references import are_same, in_pieces
 from zarr_manifest.conversion.joining.places import JoinRules
@@ -43,5 +43,7 @@ __all__ = [
     "is_held",
     "join_inputs",
     "joined_values",
+    "loaded_variable",
+    "stored_variable",
     "whole",
 ]

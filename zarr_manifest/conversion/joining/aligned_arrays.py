@@ -9,7 +9,7 @@ from typing import Any
 
 from zarr_manifest.conversion.fitting import meanings_of, other_meaning, shown_value
 from zarr_manifest.conversion.joining.comparing import (
-    coordinate_of,
+    made_comparable,
     names_of_others,
     other_storage,
     unlike,
@@ -257,19 +257,16 @@ def _aligned(
     if not known[first] or (dim not in dims and _is_one(found, having)):
         return found
     with in_context(array=path):
-        loaded = [inputs[number].variable(path) for number in having]
+        loaded: Sequence[Any] = [inputs[number].variable(path) for number in having]
+    own = [inputs[number].name for number in having]
+    name = path.rpartition("/")[2]
+    problem, is_decoded = None, False
     try:
-        alike = coordinate_of(
-            path,
-            loaded,
-            [meanings[number] for number in having],
-            [inputs[number].name for number in having],
-        )
+        loaded, is_decoded = made_comparable(name, loaded, [meanings[n] for n in having], own)
     except NotConvertibleError as error:
-        return replace(found, problem=error.problem, variables=_spread(loaded, having, inputs))
-    return replace(
-        found, variables=_spread(alike.variables, having, inputs), is_decoded=alike.is_decoded
-    )
+        problem = error.problem
+    variables = _spread(loaded, having, inputs)
+    return replace(found, problem=problem, variables=variables, is_decoded=is_decoded)
 
 
 def _spread(values: Sequence[Any], having: Sequence[int], inputs: Sequence[Input]) -> Sequence[Any]:

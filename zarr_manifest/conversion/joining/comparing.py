@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -97,47 +96,37 @@ def _named(codecs: Sequence[Any]) -> list[dict[str, Any]]:
 _MOST_BYTES = 4 * 2**20
 
 
-@dataclass(frozen=True)
-class Coordinate:
-    """The values of a variable in each of the inputs, with one meaning.
-
-    Parameters
-    ----------
-    variables : sequence of Variable
-        By input.
-    is_decoded : bool
-        Whether their values are decoded, and not as stored.
-    """
-
-    variables: Sequence[Any]
-    is_decoded: bool
-
-
-def coordinate_of(
-    path: str,
+def made_comparable(
+    name: str,
     variables: Sequence[Any],
     meant: Sequence[Mapping[str, Any]],
-    names: Sequence[str],
-) -> Coordinate:
-    """Return a variable with numbers that mean the same in all inputs.
+    inputs: Sequence[str],
+) -> tuple[Sequence[Any], bool]:
+    """Return the values of an array in each input, with numbers that mean the same.
 
     Parameters
     ----------
-    path : str
-        Its path.
+    name : str
+        Its name.
     variables : sequence of Variable
         By input, as stored.
     meant : sequence of dict
         By input, what their numbers mean.
-    names : sequence of str
-        Of the inputs.
+    inputs : sequence of str
+        The names of the inputs.
+
+    Returns
+    -------
+    variables : sequence of Variable
+        By input.
+    is_decoded : bool
+        Whether they are decoded, and not as stored.
 
     Raises
     ------
     NotConvertibleError
         That is impossible.
     """
-    name = path.rpartition("/")[2]
     # Attributes of JSON have it in base64.
     stated = [
         {**meaning, _FILL_VALUE: variable.attrs[_FILL_VALUE]}
@@ -148,9 +137,8 @@ def coordinate_of(
     alike, problems = made_alike(name, variables, stated)
     for number, problem in enumerate(problems):
         if problem is not None:
-            raise NotConvertibleError(unlike(names, number, problem), array=path)
-    is_decoded = any(new is not old for new, old in zip(alike, variables, strict=True))
-    return Coordinate(alike, is_decoded)
+            raise NotConvertibleError(unlike(inputs, number, problem))
+    return alike, any(new is not old for new, old in zip(alike, variables, strict=True))
 
 
 def unlike(names: Sequence[str], number: int, difference: str, first: int = 0) -> str:

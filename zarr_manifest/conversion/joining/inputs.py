@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import zarr
-from zarr.errors import UnstableSpecificationWarning
 from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.joining.comparing import axis_of, dimensions, is_coordinate
@@ -126,18 +124,8 @@ class Input:
         """
         if self.loaded is not None and path in self.loaded:
             return self.loaded[path]
-        xarray: Any = library("xarray", "comparing coordinates", extra="xarray")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnstableSpecificationWarning)
-            dataset: Any = xarray.open_zarr(
-                self._store(path),
-                group=path.rpartition("/")[0],
-                consolidated=False,
-                zarr_format=3,
-                chunks=None,
-                decode_cf=False,
-            )
-            return dataset.variables[path.rpartition("/")[2]].load()
+        attributes = self.arrays[path].metadata.get("attributes", {})
+        return loaded_variable(self.dims(path), self.values(path), attributes)
 
     def _store(self, path: str) -> ManifestStore:
         """Return a hierarchy in memory that has only this array."""
@@ -146,6 +134,25 @@ class Input:
         for refused in report.refused:
             raise NotConvertibleError(refused.reason, array=path)
         return ManifestStore(memory, allow=self.allow, read_only=True)
+
+
+def loaded_variable(dims: Sequence[Any], values: Any, attributes: Mapping[str, Any]) -> Any:
+    """Return a variable of xarray with values as they are stored, and attributes of JSON."""
+    stated = dict(attributes)
+    if "_FillValue" in stated:
+        decode: Any = library("xarray.backends.zarr").FillValueCoder.decode
+        stated["_FillValue"] = decode(stated["_FillValue"], values.dtype)
+    return stored_variable(dims, values, stated)
+
+
+def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[str, Any]) -> Any:
+    """Return a variable of xarray with values, and attributes of it, as they are stored.
+
+    How they were encoded there says nothing about how to store them, unless they are texts.
+    """
+    encoding = {"dtype": values.dtype} if values.dtype.kind == "T" else {}
+    xarray: Any = library("xarray", "comparing coordinates", extra="xarray")
+    return xarray.Variable(dims, values, attributes, encoding)
 
 
 def is_held(node: ArrayNode) -> bool:

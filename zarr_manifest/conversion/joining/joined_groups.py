@@ -15,9 +15,9 @@ from zarr_manifest.conversion.joining.aligned_arrays import (
     Comparison,
 )
 from zarr_manifest.conversion.joining.comparing import (
-    coordinate_of,
     joined_values,
     joined_variable,
+    made_comparable,
     other_shape,
     other_storage,
 )
@@ -374,8 +374,7 @@ class JoinedGroup:
         if not run.is_known:
             loaded = [each.variable(run.path) for each in run.inputs]
             names = [each.name for each in run.inputs]
-            alike = coordinate_of(run.path, loaded, run.meant, names)
-            variables, is_decoded = alike.variables, alike.is_decoded
+            variables, is_decoded = made_comparable(run.name, loaded, run.meant, names)
         nbytes = sum(variable.nbytes for variable in variables)
         is_small = not is_fitting and (not run.is_known or nbytes <= _MOST_HELD)
         if not is_small and not is_held(first):
@@ -394,7 +393,7 @@ def of_contents(array: AlignedArray, contents: Sequence[Content | None]) -> Alig
     nodes: list[ArrayNode | None] = []
     variables: list[Any] = []
     for content in contents:
-        node = content.node(array.path) if isinstance(content, Joint) else content
+        node = content.node() if isinstance(content, Joint) else content
         is_node = isinstance(node, ArrayNode)
         nodes.append(node if is_node else None)
         variables.append(None if is_node else node)

@@ -7,8 +7,7 @@ inputs are joined at once: there may be very many.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from zarr_manifest.conversion.joining.aligned_arrays import (
     AlignedArray,
@@ -31,36 +30,8 @@ from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNo
 from zarr_manifest.conversion.virtual import loaded_node
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 
-
-@dataclass(frozen=True)
-class JoinedArray:
-    """An array of all inputs.
-
-    Parameters
-    ----------
-    path : str
-        Its path.
-    content : Joint or ArrayNode
-        Where the references of the inputs are in it; or the array with another manifest than
-        those of the inputs: its values were joined, or it is the same in all inputs.
-    notes : tuple of str
-        What was done.
-    """
-
-    path: str
-    content: Joint | ArrayNode
-    notes: tuple[str, ...] = ()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Its metadata."""
-        return self.content.metadata
-
-    def node(self) -> ArrayNode:
-        """Return the array as a node."""
-        content = self.content
-        manifest = content.manifest if isinstance(content, ArrayNode) else content.manifest()
-        return ArrayNode(self.path, content.metadata, manifest, self.notes)
+# What an array becomes.
+type JoinedArray = Joint | ArrayNode
 
 
 @dataclass
@@ -71,9 +42,10 @@ class Joined:
     ----------
     groups : list of GroupNode
         With the attributes that they have in the first input.
-    arrays : list of JoinedArray
-        The arrays along the dimensions of concatenation.
-    others : list of JoinedArray
+    arrays : list of Joint or ArrayNode
+        The arrays along the dimensions of concatenation: with the references of all inputs, or,
+        where their values were joined, with a manifest of their own.
+    others : list of ArrayNode
         The other arrays, which are the same in all inputs.
     refused : list of RefusedNode
         What does not fit, with the difference.
@@ -81,14 +53,14 @@ class Joined:
 
     groups: list[GroupNode] = field(default_factory=list[GroupNode])
     arrays: list[JoinedArray] = field(default_factory=list[JoinedArray])
-    others: list[JoinedArray] = field(default_factory=list[JoinedArray])
+    others: list[ArrayNode] = field(default_factory=list[ArrayNode])
     refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
 
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes."""
         yield from self.groups
-        yield from (array.node() for array in self.arrays)
-        yield from (array.node() for array in self.others)
+        yield from (each.node() if isinstance(each, Joint) else each for each in self.arrays)
+        yield from self.others
         yield from self.refused
 
 
@@ -167,7 +139,10 @@ class _Joining:
             except ManifestError as error:
                 self._refuse(path, error)
                 continue
-            (joined.arrays if is_along else joined.others).append(array)
+            if is_along:
+                joined.arrays.append(array)
+            elif isinstance(array, ArrayNode):
+                joined.others.append(array)
         for group in self._groups:
             notes = tuple(self._notes.get(group.path, ()))
             attributes = self._attributes.get(group.path, {})
@@ -178,9 +153,8 @@ class _Joining:
     def _array(self, path: str, content: Content) -> JoinedArray:
         notes = self._notes.get(path, ())
         if not isinstance(content, Joint | ArrayNode):
-            node = loaded_node(path, content, notes)
-            return JoinedArray(path, node, node.notes)
-        return JoinedArray(path, content, tuple(dict.fromkeys((*notes, *content.notes))))
+            return loaded_node(path, content, notes)
+        return replace(content, notes=tuple(dict.fromkeys((*notes, *content.notes))))
 
     def _family(self, numbers: Sequence[int]) -> Contents:
         """Join inputs that have the same arrays; return what these become, by path."""

@@ -111,12 +111,14 @@ def whole(node: ArrayNode) -> References:
 
 @dataclass(frozen=True)
 class Joint:
-    """How the chunks of the inputs fit together along an axis.
+    """An array whose chunks are those of the inputs, together along an axis.
 
     Parameters
     ----------
+    path : str
+        Its path.
     metadata : dict
-        Of the array that they become.
+        Its metadata.
     axis : int
         The dimension.
     placements : sequence of Placement
@@ -125,6 +127,7 @@ class Joint:
         What was done to make them fit.
     """
 
+    path: str
     metadata: dict[str, Any]
     axis: int
     placements: Sequence[Placement]
@@ -137,9 +140,9 @@ class Joint:
         assert grid is not None  # it is regular
         return grid.counts
 
-    def node(self, path: str) -> ArrayNode:
+    def node(self) -> ArrayNode:
         """Return the array as a node."""
-        return ArrayNode(path, self.metadata, self.manifest(), self.notes)
+        return ArrayNode(self.path, self.metadata, self.manifest(), self.notes)
 
     def manifest(self, partition_shape: Sequence[int] | None = None) -> Manifest | StreamedManifest:
         """Return the manifest of the array.
@@ -307,7 +310,7 @@ def fit(nodes: Sequence[ArrayNode], axis: int, names: Sequence[str]) -> Joint:
     metadata = {**nodes[0].metadata, "shape": joined}
     if piece in (first, None) and all(chunks[n][axis] == first for n in used):
         metadata["chunk_grid"] = nodes[used[0]].metadata["chunk_grid"]
-        return Joint(metadata, axis, _one_after_the_other(nodes, axis, used, first))
+        return Joint(nodes[0].path, metadata, axis, _one_after_the_other(nodes, axis, used, first))
     assert piece is not None  # some are not empty
     for n in used:
         if chunks[n][axis] != first:
@@ -387,4 +390,4 @@ def _split(
     )
     if checksums:
         note += f"; the checksums of {counted(checksums, 'chunk')} were left out"
-    return Joint(metadata, axis, placements, (note,))
+    return Joint(nodes[0].path, metadata, axis, placements, (note,))

@@ -1,7 +1,6 @@
 """VirtualiZarr's objects as nodes, and hierarchies as VirtualiZarr's objects."""
 
 from zarr_manifest.conversion.virtual.arrays import (
-    MakeChecksums,
     add_references,
     array_node,
     array_of_columns,
@@ -16,7 +15,6 @@ from zarr_manifest.conversion.virtual.nodes import loaded_node, or_refused, read
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
 
 __all__ = [
-    "MakeChecksums",
     "add_references",
     "array_node",
     "array_of_columns",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, cast
 from urllib.parse import quote
@@ -24,15 +23,12 @@ from zarr_manifest.format import ChunkGrid, grid_index, interpret_chunk_grid, st
 from zarr_manifest.locations import Base, WebServers, escape_bare_percent, kind_of
 from zarr_manifest.manifest import TO_THE_END, Manifest, NumberedPaths, PathNumbers, References
 
-type MakeChecksums = Callable[[Manifest], Mapping[tuple[int, ...], str]]
-
 _BASE = Base.parse("./")
 
 # Packages whose codecs zarr always finds; other codecs must be registered as entry points.
 _BUILT_IN = ("zarr.", "numcodecs.")
 
 
-@unstable_types_accepted
 def array_node(
     path: str,
     array: Any,
@@ -42,8 +38,6 @@ def array_node(
     chunk_grid: Mapping[str, Any] | None = None,
     is_sparse: bool = False,
     notes: Sequence[str] = (),
-    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
-    checksums: MakeChecksums | None = None,
     like: ArrayNode | None = None,
 ) -> ArrayNode:
     """Return the node for a ``ManifestArray``.
@@ -60,12 +54,8 @@ def array_node(
         Whether chunks without a reference are explicitly empty; otherwise they are missing.
     notes : sequence of str
         Notes so far.
-    conditions : mapping, optional
-        ``etag``, ``last_modified`` and ``size``, by URL reference of an object.
-    checksums : callable, optional
-        Computes the checksums of a manifest's chunks.
     like : ArrayNode, optional
-        One that was made of an array with the same metadata.
+        One that was made of an array with the same metadata, whose notes are the same.
 
     Raises
     ------
@@ -74,30 +64,26 @@ def array_node(
     ManifestError
         A path is invalid.
     """
-    found: Sequence[str]
-    if like is None:
-        converted = json_metadata(array)
-        stated = array.metadata.attributes if attributes is None else attributes
-        converted["attributes"], found = json_attributes(stated, array.dtype)
-        if dimension_names is not None:
-            converted["dimension_names"] = list(dimension_names)
-        if chunk_grid is not None:
-            converted["chunk_grid"] = chunk_grid
-        metadata = checked_metadata(converted)
-        grid = strict(interpret_chunk_grid(metadata))
-        if grid is None:
-            raise NotConvertibleError("the chunk grid is of an unknown kind")
-        grid_shape = grid.counts
-    else:
+    if like is not None:
         assert isinstance(like.manifest, Manifest)  # it was made here
-        metadata, found, grid_shape = like.metadata, like.notes, like.manifest.grid_shape
-    make = partial(_manifest, array.manifest, grid_shape, conditions or {}, is_sparse=is_sparse)
-    manifest = make()
-    if checksums is not None:
-        manifest = make(checksums=checksums(manifest))
+        manifest = _manifest(array.manifest, like.manifest.grid_shape, is_sparse=is_sparse)
+        return ArrayNode(path, like.metadata, manifest, like.notes)
+    converted = json_metadata(array)
+    stated = array.metadata.attributes if attributes is None else attributes
+    converted["attributes"], found = json_attributes(stated, array.dtype)
+    if dimension_names is not None:
+        converted["dimension_names"] = list(dimension_names)
+    if chunk_grid is not None:
+        converted["chunk_grid"] = chunk_grid
+    metadata = checked_metadata(converted)
+    grid = strict(interpret_chunk_grid(metadata))
+    if grid is None:
+        raise NotConvertibleError("the chunk grid is of an unknown kind")
+    manifest = _manifest(array.manifest, grid.counts, is_sparse=is_sparse)
     return ArrayNode(path, metadata, manifest, (*notes, *found))
 
 
+@unstable_types_accepted
 def checked_metadata(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return Zarr v3 array metadata, as JSON, that readers understand.
 
@@ -165,22 +151,15 @@ def _as_json(value: Any) -> Any:
 # ------------------------------------------------------------ references
 
 
-def _manifest(
-    found: Any,
-    grid_shape: tuple[int, ...],
-    conditions: Mapping[str, Mapping[str, str | int]],
-    checksums: Mapping[tuple[int, ...], str] | None = None,
-    *,
-    is_sparse: bool,
-) -> Manifest:
+def _manifest(found: Any, grid_shape: tuple[int, ...], *, is_sparse: bool) -> Manifest:
     columns = ManifestColumns.of(found)
     if not grid_shape and columns.paths.shape == (1,):
         # Some parsers give a scalar one dimension of chunks.
         columns = columns.reshaped(())
-    given, paths = columns.stored, columns.paths
+    paths = columns.paths
     if tuple(paths.shape) != grid_shape:
         # Its parsers give arrays without chunks an arbitrary grid.
-        if not columns.inlined and not given.any():
+        if not columns.inlined and not columns.stored.any():
             none = np.zeros((0, len(grid_shape)), np.int64)
             return Manifest.from_columns(grid_shape, paths="", indices=none)
         if len(paths.shape) != len(grid_shape) or any(map(int.__gt__, paths.shape, grid_shape)):
@@ -189,14 +168,12 @@ def _manifest(
                 f"but the metadata says {grid_shape}"
             )
     empty = map(tuple, np.argwhere(paths == MISSING).tolist()) if is_sparse else ()
-    return manifest_of_columns(columns, grid_shape, conditions, checksums, empty)
+    return manifest_of_columns(columns, grid_shape, empty)
 
 
 def manifest_of_columns(
     columns: ManifestColumns,
     grid_shape: tuple[int, ...],
-    conditions: Mapping[str, Mapping[str, str | int]],
-    checksums: Mapping[tuple[int, ...], str] | None = None,
     empty: Iterable[tuple[int, ...]] = (),
 ) -> Manifest:
     """Return the manifest with the chunks of columns, which may be fewer along dimensions.
@@ -207,26 +184,26 @@ def manifest_of_columns(
         Their paths are VirtualiZarr's.
     grid_shape : tuple of int
         Number of chunks along each dimension.
-    conditions : mapping
-        By URL reference of an object.
-    checksums : mapping of grid index to str, optional
-        Of chunks.
     empty : iterable of grid index
         Chunks of fill values.
     """
+    stored = columns.paths.shape == grid_shape and columns.only_path
+    if stored:
+        return Manifest.from_columns(
+            grid_shape,
+            paths=url_reference(stored),
+            offsets=columns.offsets.astype(np.int64),
+            lengths=columns.lengths.astype(np.int64),
+        )
     given = columns.stored
-    references, stated = _references(columns.paths[given], conditions)
-    is_whole = given.shape == grid_shape and bool(given.all())
     return Manifest.from_columns(
         grid_shape,
-        paths=references,
+        paths=_numbered(columns.paths[given]),
         offsets=columns.offsets[given].astype(np.int64),
         lengths=columns.lengths[given].astype(np.int64),
-        indices=None if is_whole else np.argwhere(given),
+        indices=np.argwhere(given),
         empty=empty,
         data=columns.inlined,
-        checksums=checksums,
-        conditions=stated,
     )
 
 
@@ -242,20 +219,17 @@ def distinct_paths(found: Any) -> list[str]:
     return [str(path) for path in np.unique(given)]
 
 
-def _references(
-    paths: npt.NDArray[Any], conditions: Mapping[str, Mapping[str, str | int]]
-) -> tuple[str | NumberedPaths, dict[str, Mapping[str, str | int]]]:
-    """Return the URL reference of every row, and the conditions by URL reference."""
+def _numbered(paths: npt.NDArray[Any]) -> str | NumberedPaths:
+    """Return the URL reference of every row."""
     if not paths.size:
-        return "", {}
+        return ""
     if (paths == paths[0]).all():
         distinct, numbers = paths[:1], np.zeros(len(paths), np.int64)
     else:
         distinct, numbers = np.unique(paths, return_inverse=True)
     known = PathNumbers()
     table = np.array([known[url_reference(str(path))] for path in distinct], np.int32)
-    stated = {path: conditions[path] for path in known if path in conditions}
-    return NumberedPaths(table[numbers], tuple(known)), stated
+    return NumberedPaths(table[numbers], tuple(known))
 
 
 # Characters that a URL may contain literally; '%' begins an escape.

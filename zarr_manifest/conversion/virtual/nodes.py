@@ -14,7 +14,7 @@ from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import array_in_memory
 from zarr_manifest.conversion.values import json_attributes, packed_values, unstable_types_accepted
-from zarr_manifest.conversion.virtual.arrays import MakeChecksums, array_node, checked_metadata
+from zarr_manifest.conversion.virtual.arrays import array_node, checked_metadata
 from zarr_manifest.conversion.virtualizarr_internals import group_of, is_virtual
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, Limits, join
@@ -78,10 +78,10 @@ def read_virtual(virtual: Any) -> Iterator[Node]:
     if isinstance(virtual, manifests.ManifestGroup):
         yield from manifest_group_nodes(virtual, "")
     elif isinstance(virtual, xarray.Dataset):
-        yield from dataset_nodes(virtual, "")
+        yield from _dataset_nodes(virtual, "")
     elif isinstance(virtual, xarray.DataTree):
         for path, node in virtual.subtree_with_keys:
-            yield from dataset_nodes(node.to_dataset(inherit=False), path.strip("./"))
+            yield from _dataset_nodes(node.to_dataset(inherit=False), path.strip("./"))
     else:
         raise TypeError(
             "a Dataset, a DataTree, a ManifestGroup or a ManifestStore is needed, "
@@ -99,46 +99,21 @@ def manifest_group_nodes(group: Any, path: str) -> Iterator[Node]:
         yield from manifest_group_nodes(below, join(path, name))
 
 
-def dataset_nodes(
-    dataset: Any,
-    path: str,
-    *,
-    notes: Mapping[str, Sequence[str]] | None = None,
-    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
-    checksums: MakeChecksums | None = None,
-) -> Iterator[Node]:
-    """Yield the nodes of one dataset.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Virtual and loaded variables; or what has `attrs`, `coords` and `dims` like one.
-    path : str
-        Path of its group.
-    notes : mapping, optional
-        Notes so far, by path of an array.
-    conditions, checksums : optional
-        As in `array_node`.
-    """
+def _dataset_nodes(dataset: Any, path: str) -> Iterator[Node]:
+    """Yield the nodes of one dataset, of virtual and loaded variables."""
     attributes, changed = json_attributes(dataset.attrs)
-    decided = tuple((notes or {}).get(path, ()))
-    yield GroupNode(path, attributes | _coordinates(dataset), (*decided, *changed))
+    yield GroupNode(path, attributes | _coordinates(dataset), tuple(changed))
     for name, variable in dataset.variables.items():
-        at = join(path, str(name))
-        decided = tuple((notes or {}).get(at, ()))
         if is_virtual(variable):
             make = partial(
                 array_node,
                 array=variable.data,
                 dimension_names=[str(dim) for dim in variable.dims],
                 attributes=_virtual_attributes(variable),
-                notes=decided,
-                conditions=conditions,
-                checksums=checksums,
             )
         else:
-            make = partial(loaded_node, variable=variable, notes=decided)
-        yield or_refused(at, make)
+            make = partial(loaded_node, variable=variable)
+        yield or_refused(join(path, str(name)), make)
 
 
 def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
@@ -167,7 +142,7 @@ def _virtual_attributes(variable: Any) -> dict[Any, Any]:
 
 
 @unstable_types_accepted
-def loaded_node(path: str, variable: Any, notes: Sequence[str]) -> ArrayNode:
+def loaded_node(path: str, variable: Any, notes: Sequence[str] = ()) -> ArrayNode:
     """Encode a variable as ``Dataset.to_zarr`` does, and hold its chunks inline.
 
     Raises
