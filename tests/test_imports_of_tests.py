@@ -21,11 +21,9 @@ INSIDE: dict[str, tuple[str, set[str]]] = {
         {"command_line/commands", "hierarchy/test_process_end"},
     ),
     "command_line.wording": ("options, compared with all advice", {"command_line/test_wording"}),
-    "conversion.files.combining.combination": ("rules", {"conversion/files/test_files_placement"}),
-    "conversion.files.combining.placement": ("rules", {"conversion/files/test_files_placement"}),
-    "conversion.files.combining.splitting": ("rules", {"conversion/files/test_files_split"}),
     "conversion.files.parsing": ("what is parsed again", {"conversion/files/test_scans_used"}),
     "conversion.files.typed_values": ("rules", {"conversion/files/test_typed_values"}),
+    "conversion.joining.placing": ("rules", {"conversion/files/test_files_split"}),
     "conversion.kerchunk.export.json_sets": (
         "rules, also of URLs that no manifest may have",
         {"conversion/kerchunk/test_kerchunk_export_columns"},
