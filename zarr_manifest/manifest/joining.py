@@ -63,6 +63,8 @@ class JoinedReferences:
     def add(self, columns: Columns, extras: Mapping[int, Extras] | None = None) -> None:
         """Add rows, whose path numbers are those of `paths`."""
         start, numbers = self._rows, columns.numbers
+        if not len(numbers):
+            return
         others: list[npt.NDArray[Any]] = [columns.offsets, columns.lengths, columns.path_numbers]
         for place, column in enumerate(others):
             self._columns[place] = self._extended(self._columns[place], column)

@@ -29,7 +29,12 @@ from tests.conversion.concatenation.parts import (
 )
 from tests.hierarchies import read
 from tests.properties import examples
-from zarr_manifest.conversion import read_files, read_hierarchy, write_hierarchy
+from zarr_manifest.conversion import (
+    read_files,
+    read_hierarchy,
+    read_virtual,
+    write_hierarchy,
+)
 from zarr_manifest.errors import (
     ChecksumMismatchError,
     LocationNotAllowedError,
@@ -147,6 +152,22 @@ def test_other_units_of_the_coordinate_are_converted(tmp_path: Path) -> None:
     found = opened(tmp_path / "c.zarr", tmp_path)
     xr.testing.assert_identical(found, xr.concat(given, "time"))
     assert found["time"].encoding["units"] == "days since 2000-01-01"
+
+
+def test_missing_values_of_a_coordinate_that_is_converted_stay_missing(tmp_path: Path) -> None:
+    places = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    for year, place in zip((2000, 2001), places, strict=True):
+        when = (("time",), [0.0, np.nan], {"units": f"days since {year}-01-01"})
+        given = xr.Dataset({"when": when, "v": ("time", [1, 2])})
+        encoding: dict[str, Any] = {"when": {"_FillValue": -9.0}}
+        given.to_zarr(tmp_path / "plain.zarr", zarr_format=3, mode="w", encoding=encoding)
+        write_hierarchy(place, read_virtual(xr.open_dataset(
+            tmp_path / "plain.zarr", engine="zarr", decode_cf=False
+        ).load()))  # fmt: skip
+    assert zm.concat(places, dim="time", target=tmp_path / "c.zarr").refused == []
+    found = opened(tmp_path / "c.zarr", tmp_path)["when"].values
+    assert np.isnat(found).tolist() == [False, True, False, True]
+    assert found[2] == np.datetime64("2001-01-01")
 
 
 # ------------------------------------------------ what has to be alike

@@ -336,3 +336,14 @@ def test_images_of_different_places_are_not_stacked(tmp_path: Path) -> None:
     assert convert(files[:2], tmp_path / "h.zarr", concat_dim="t").arrays["0"].shape == (2, 32, 32)
     found = convert(files, tmp_path / "other.zarr", concat_dim="t")
     assert "has model_tiepoint" in found.refused["0"]
+
+
+@pytest.mark.parametrize("attribute", ["bounds", "climatology", "grid_mapping"])
+def test_references_that_name_other_variables_are_refused(
+    write: Write, tmp_path: Path, attribute: str
+) -> None:
+    files = [write(v=(("t",), [1, 2], {attribute: name})) for name in ("one", "two")]
+    found = convert(files, tmp_path / "h.zarr", concat_dim="t")
+    assert found.refused["v"].endswith(f"1.nc has {attribute} 'two'")
+    loaded = convert(files, tmp_path / "l.zarr", concat_dim="t", loadable_variables=["v"])
+    assert loaded.arrays["v"][...].tolist() == [1, 2, 1, 2]

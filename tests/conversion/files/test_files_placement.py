@@ -191,6 +191,28 @@ def test_coordinates_that_differ_elsewhere(write: Write, tmp_path: Path) -> None
     assert found.arrays["v"][...].tolist() == [[0, 0], [1, 1]]
 
 
+@pytest.mark.slow
+def test_tiles_of_one_row_that_differ_in_what_the_row_shares_are_refused(
+    write: Write, tmp_path: Path
+) -> None:
+    def tile(x: int, y: int, height: int) -> Path:
+        return write(
+            x=(("x",), [x], {}),
+            y=(("y",), [y], {}),
+            v=(("y", "x"), [[x + y]], {}),
+            height=(("y",), [height], {}),
+        )
+
+    tiles = [tile(0, 0, 5), tile(1, 0, 5), tile(0, 1, 6), tile(1, 1, 7)]
+    found = convert(tiles, tmp_path / "h.zarr")
+    assert found.refused.keys() == {"height"}
+    assert "only differ in their place along 'x'" in found.refused["height"]
+    assert "3.nc has other values" in found.refused["height"]
+    assert found.arrays["v"][...].tolist() == [[0, 1], [1, 2]]
+    alike = convert([*tiles[:3], tile(1, 1, 6)], tmp_path / "alike.zarr")
+    assert alike.arrays["height"][...].tolist() == [5, 6]
+
+
 # ------------------------------------------------------------ one for all files
 
 

@@ -280,7 +280,7 @@ def _require_strict_order(index: AlignedArray, values: Sequence[Any], order: Seq
     wrong = first_disorder(joined)
     if wrong is None:
         return
-    owners = np.repeat(order, [len(each) for each in values])
+    owners: list[int] = np.repeat(order, [len(each) for each in values]).tolist()
     before, after = (index.shown(joined[at]) for at in (wrong, wrong + 1))
     one, other = (index.inputs[owners[at]].name for at in (wrong, wrong + 1))
     text = (
