@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -179,6 +180,56 @@ def test_what_has_no_coordinate_is_known_by_its_references(tmp_path: Path) -> No
     assert (len(report.there), report.appended) == (2, [places[2].as_uri()])
     store = zm.ManifestStore(root, allow=[tmp_path])
     assert read(store, "v").tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("has_coordinate", [True, False])
+def test_chunks_that_were_split_are_there_a_second_time(
+    tmp_path: Path, has_coordinate: bool
+) -> None:
+    lengths, files = [3, 2, 4, 2], [tmp_path / f"{n}.nc" for n in range(4)]
+    for first, length, path in zip(np.cumsum([0, *lengths]).tolist(), lengths, files, strict=False):
+        month = dataset(first, length)
+        (month if has_coordinate else month.drop_vars("time")).to_netcdf(path)
+    root = tmp_path / "all.zarr"
+    write_hierarchy(root, read_files(files[:2], concat_dim="time"))
+    assert zm.append(root, files[1], dim="time").there == [files[1].as_uri()]
+    assert zm.append(root, files[2], dim="time").there == []
+    assert zm.append(root, files[2:], dim="time").appended == [files[3].as_uri()]
+    report = zm.append(root, files[2:], dim="time")
+    assert (len(report.there), report.appended) == (2, [])
+    assert read(zm.ManifestStore(root, allow=[tmp_path]), "v").shape[0] == sum(lengths)
+
+
+def test_what_is_held_in_the_hierarchy_is_loaded_from_files(tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.nc" for n in range(3)]
+    for n, path in enumerate(files):
+        given = dataset(2 * n, 2).assign(step=("time", [2.0 * n, np.nan]))
+        # As netCDF4 stores what may grow: chunks are longer than what is there.
+        encoding = {
+            "step": {"zlib": True, "chunksizes": (512,)},
+            "v": {"zlib": True, "chunksizes": (1, 2)},
+        }
+        given.to_netcdf(path, encoding=encoding, unlimited_dims=["time"])
+    root = tmp_path / "all.zarr"
+    nodes = read_files(files[:2], concat_dim="time", loadable_variables=["time", "x", "step"])
+    write_hierarchy(root, nodes)
+    assert zm.append(root, files[2], dim="time").appended == [files[2].as_uri()]
+    assert zm.append(root, files[2], dim="time").there == [files[2].as_uri()]
+    assert opened(root, tmp_path)["step"].values[::2].tolist() == [0, 2, 4]
+
+
+def test_a_corrected_file_of_the_same_size_replaces(tmp_path: Path) -> None:
+    root = archive(tmp_path, 2)
+    path = tmp_path / "001.nc"
+    with h5py.File(path, "r+") as file:
+        values = file["v"][...]
+        file["v"][...] = values[..., ::-1]
+    later = path.stat().st_mtime + 10
+    os.utime(path, (later, later))
+    with pytest.raises(NotConvertibleError, match="other references"):
+        zm.append(root, path, dim="time")
+    assert zm.append(root, path, dim="time", replace=True).replaced == [path.as_uri()]
+    np.testing.assert_array_equal(opened(root, tmp_path)["v"][1:], values[..., ::-1])
 
 
 def test_what_is_found_in_files_is_kept(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from zarr_manifest.conversion.joining import (
     are_same,
     axis_of,
     chunk_shape,
+    fit,
     is_coordinate,
     is_held,
     whole,
@@ -432,17 +433,23 @@ def _are_there(existing: Input, new: Input, dim: str, place: range) -> Iterator[
             yield False
         elif is_coordinate(node) and axis == 0:
             continue  # its values say where it is
-        elif is_held(there) and is_held(node):
+        elif is_held(there):
             ours = existing.values(path).take(place, axis)
-            yield bool(np.array_equal(ours, new.values(path)))
+            is_float = ours.dtype.kind in "fc"
+            yield bool(np.array_equal(ours, new.values(path), equal_nan=is_float))
         else:
             yield _same(existing, there, node, axis, place)
 
 
 def _same(existing: Input, there: ArrayNode, node: ArrayNode, axis: int, place: range) -> bool:
-    if chunk_shape(there) != chunk_shape(node):
-        return False
     if not is_aligned(there, axis, place.start, place.stop):
         return False
     part = cut(there, axis, place.start, place.stop, lambda: existing.variable(there.path))
-    return are_same(whole(part), whole(node))
+    if chunk_shape(there) == chunk_shape(node):
+        return are_same(whole(part), whole(node))
+    try:
+        # What is there may be pieces of the chunks that are appended.
+        joint = fit([part, node], axis, [existing.name, existing.name])
+    except NotConvertibleError:
+        return False
+    return are_same(*joint.each_alone())

@@ -20,6 +20,7 @@ from zarr_manifest.conversion.joining.placing import (
     Placement,
     chunk_shape,
     chunks_of,
+    fit,
     whole,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "chunk_shape",
     "chunks_of",
     "digest_of",
+    "fit",
     "in_pieces",
     "is_coordinate",
     "is_held",

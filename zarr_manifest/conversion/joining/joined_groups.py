@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +41,7 @@ from zarr_manifest.errors import (
     Setting,
     in_context,
 )
-from zarr_manifest.format import Limits
+from zarr_manifest.format import Limits, element_size
 
 # What an array becomes: references that fit together, an array as it is, or values.
 type Content = Joint | ArrayNode | Any
@@ -341,7 +342,7 @@ class JoinedGroup:
             joint = self._fitted(run, nodes, axis)
         except NotConvertibleError as error:
             problem = error
-        if run.is_known or (problem is not None and all(map(is_held, nodes))):
+        if run.is_known or (problem is not None and _can_be_held(nodes)):
             found = self._held(run, axis, is_fitting=problem is None)
             if found is not None:
                 return found
@@ -380,6 +381,13 @@ class JoinedGroup:
         if not is_small and not is_held(first):
             return None
         return joined_values(first, variables, axis, is_decoded=is_decoded)
+
+
+def _can_be_held(nodes: Sequence[ArrayNode]) -> bool:
+    """Whether an array is held in the first input, and small enough for that in all."""
+    stated = [(node.metadata["shape"], element_size(node.metadata) or 0) for node in nodes]
+    nbytes = sum(math.prod(shape) * size for shape, size in stated)
+    return is_held(nodes[0]) and (nbytes <= _MOST_HELD or all(map(is_held, nodes)))
 
 
 def _content(array: AlignedArray, number: int) -> Content:

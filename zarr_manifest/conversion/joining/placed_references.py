@@ -22,7 +22,7 @@ from zarr_manifest.manifest import (
     path_table,
 )
 
-# Members of conditions that tell two states of an object apart, whatever its time.
+# Members of conditions that tell two states of an object apart, besides its time.
 _STATES = ("etag", "version", "size")
 
 
@@ -180,8 +180,8 @@ def all_have_size(references: References, nbytes: int) -> bool:
 def are_same(ours: References, theirs: References) -> bool:
     """Whether references are to the same bytes: the same chunks, ranges, objects and data.
 
-    Times of objects do not count, nor do entity tags, versions, sizes and checksums that only one
-    of them states.
+    Entity tags, versions, sizes and checksums count that both of them state; and times of objects,
+    unless both have strong entity tags or versions.
 
     Examples
     --------
@@ -218,6 +218,9 @@ def _same_paths(ours: References, theirs: References) -> bool:
 def _agree(ours: Extras, theirs: Extras) -> bool:
     if ours.data != theirs.data:
         return False
-    stated = [(ours.checksum, theirs.checksum)]
-    stated += [(getattr(ours.conditions, n), getattr(theirs.conditions, n)) for n in _STATES]
-    return all(one is None or other is None or one == other for one, other in stated)
+    one, other = ours.conditions, theirs.conditions
+    stated = [(getattr(one, name), getattr(other, name)) for name in _STATES]
+    stated.append((ours.checksum, theirs.checksum))
+    if not (one.are_exact and other.are_exact):
+        stated.append((one.last_modified, other.last_modified))
+    return all(mine is None or yours is None or mine == yours for mine, yours in stated)

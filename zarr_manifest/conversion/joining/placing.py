@@ -144,6 +144,15 @@ class Joint:
         """Return the array as a node."""
         return ArrayNode(self.path, self.metadata, self.manifest(), self.notes)
 
+    def each_alone(self) -> list[References]:
+        """Return the references of each input, as if there were no others."""
+        found: list[References] = []
+        for each in self.placements:
+            shape = (*self.grid_shape[: self.axis], each.count, *self.grid_shape[self.axis + 1 :])
+            parts = replace(each, start=0).parts(shape, self.axis)
+            found.append(join_references(parts, shape))
+        return found
+
     def manifest(self, partition_shape: Sequence[int] | None = None) -> Manifest | StreamedManifest:
         """Return the manifest of the array.
 
