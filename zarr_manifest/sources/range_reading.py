@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import mmap
 import threading
 from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -362,23 +361,16 @@ class Arrival:
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Prepare the destinations while the request is under way.
+        """Find the destinations while the request is under way."""
+        self._destinations()
 
-        That is to find out where they go, and to have the system clear the memory there, which
-        it does when a page of it is written to for the first time.
-        """
-        self._destinations(are_cleared=True)
-
-    def _destinations(self, *, are_cleared: bool = False) -> _Destinations:
+    def _destinations(self) -> _Destinations:
         with self._lock:
             if self._known is None:
                 views = map(self._receiver.destination, self._rows)
                 self._known = [
                     None if view is None else np.frombuffer(view, np.uint8) for view in views
                 ]
-                for destination in self._known if are_cleared else ():
-                    if destination is not None:
-                        destination[:: mmap.PAGESIZE] = 0
             return self._known
 
     def take(self, before: int, piece: memoryview) -> None:
