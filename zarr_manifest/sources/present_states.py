@@ -212,6 +212,9 @@ def _first_after(keys: Sequence[str], last: str, position: int) -> int:
 def _before(key: str) -> str:
     """Return a text that sorts a little before a key.
 
+    Listings begin after a text. From the key itself, verifying a bucket would ask for the first
+    key of each page alone; from the key above, it might list others by the thousand.
+
     Examples
     --------
     >>> "c/1" < "c/1/0" < _before("c/10") < "c/10"

@@ -79,8 +79,8 @@ def require_valid_group(metadata: dict[str, Any]) -> None:
 def open_with_zarr(metadata: dict[str, Any]) -> None:
     """Let zarr open an array, and raise whatever zarr raises.
 
-    A file may have thousands of arrays that differ in their lengths and attributes only: zarr
-    opens one of them.
+    A file may have thousands of arrays that differ in their lengths and attributes only: zarr,
+    which takes a millisecond for each, opens one of them.
     """
     try:
         _open_once(json.dumps(_without_lengths(metadata)))
