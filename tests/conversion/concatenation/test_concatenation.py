@@ -160,9 +160,11 @@ def test_missing_values_of_a_coordinate_that_is_converted_stay_missing(tmp_path:
         when = (("time",), [0.0, np.nan], {"units": f"days since {year}-01-01"})
         given = xr.Dataset({"when": when, "v": ("time", [1, 2])})
         encoding: dict[str, Any] = {"when": {"_FillValue": -9.0}}
-        given.to_zarr(tmp_path / "plain.zarr", zarr_format=3, mode="w", encoding=encoding)
+        given.to_zarr(
+            tmp_path / "plain.zarr", zarr_format=3, mode="w", consolidated=False, encoding=encoding
+        )
         write_hierarchy(place, read_virtual(xr.open_dataset(
-            tmp_path / "plain.zarr", engine="zarr", decode_cf=False
+            tmp_path / "plain.zarr", engine="zarr", consolidated=False, decode_cf=False
         ).load()))  # fmt: skip
     assert zm.concat(places, dim="time", target=tmp_path / "c.zarr").refused == []
     found = opened(tmp_path / "c.zarr", tmp_path)["when"].values

@@ -207,7 +207,7 @@ def test_tiles_of_one_row_that_differ_in_what_the_row_shares_are_refused(
     found = convert(tiles, tmp_path / "h.zarr")
     assert found.refused.keys() == {"height"}
     assert "only differ in their place along 'x'" in found.refused["height"]
-    assert "3.nc has other values" in found.refused["height"]
+    assert found.refused["height"].endswith("1.nc has other values")
     assert found.arrays["v"][...].tolist() == [[0, 1], [1, 2]]
     alike = convert([*tiles[:3], tile(1, 1, 6)], tmp_path / "alike.zarr")
     assert alike.arrays["height"][...].tolist() == [5, 6]

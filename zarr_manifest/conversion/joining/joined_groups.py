@@ -326,9 +326,13 @@ class JoinedGroup:
         """Return what an array becomes of inputs that follow one another along a dimension."""
         is_new = self.work.is_new
         if not is_new and dim not in run.dims:
-            for difference in self.work.comparison.problems([run]).values():
-                text = f"inputs that only differ in their place along {dim!r} are not alike: "
-                raise NotConvertibleError(Advice(text, difference))
+            # There is no choice of which counts: other values follow each of them.
+            strict = replace(self.work.comparison, override=None)
+            for difference in strict.problems([run]).values():
+                raise NotConvertibleError(
+                    f"inputs that only differ in their place along {dim!r} are not alike: "
+                    f"{difference}"
+                )
             return _content(run, 0)
         axis = 0 if is_new else list(run.dims).index(dim)
         nodes = [node for node in run.nodes if node is not None]
