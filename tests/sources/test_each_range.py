@@ -18,7 +18,7 @@ from tests.properties import examples
 from tests.quick_retries import QUICK
 from tests.servers.http_files import FileServer, redirect, status
 from zarr_manifest import anonymous
-from zarr_manifest.errors import ChecksumMismatchError, ManifestError
+from zarr_manifest.errors import ChecksumMismatchError, ManifestError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import ManyRanges, SourceObject, Sources, read_each, reader_of
@@ -37,10 +37,10 @@ class Looking:
         self._lock = threading.Lock()
         asyncio.run(read_each(sources, ManyRanges(objects, *columns), self.use, self.fail))
 
-    def use(self, row: int, body: memoryview) -> None:
+    def use(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         with self._lock:
-            assert row not in self.bodies
-            self.bodies[row] = bytes(body)
+            assert self.bodies.keys().isdisjoint(rows)
+            self.bodies |= zip(rows, map(bytes, bodies), strict=True)
 
     def fail(self, rows: Sequence[int], error: ManifestError) -> None:
         with self._lock:
@@ -112,28 +112,22 @@ def test_an_object_that_cannot_be_read_is_asked_for_twice(
     assert len([each for each in http_server.requests if each.target == "/f"]) == 2
 
 
-def test_an_error_of_what_is_done_with_a_range_is_that_range_s(http_server: FileServer) -> None:
+def test_errors_of_what_is_done_end_the_read(http_server: FileServer) -> None:
+    """Whether with the bytes of a range, or where it cannot be read."""
     http_server.put("f", BODY)
-    url, failed = f"{http_server.url}/f", list[tuple[Any, Any]]()
-    objects = [SourceObject(Base.parse("./").resolve(url), NO_CONDITIONS)]
-    starts = np.arange(0, 1000, 100)
-    ranges = ManyRanges(objects, np.zeros(10, np.int64), starts, starts + 100)
-    seen: set[int] = set()
+    sources = sources_of(**{http_server.url: anonymous(retry_config=QUICK)})
 
-    def use(row: int, _: memoryview) -> None:
-        seen.add(row)
-        if row == 4:
+    def use(rows: Sequence[int], _: Sequence[memoryview]) -> None:
+        if 4 in rows:
             raise ChecksumMismatchError("another one")
-
-    def fail(rows: Sequence[int], error: ManifestError) -> None:
-        failed.append((rows, error.location))
 
     def refuse(rows: Sequence[int], error: ManifestError) -> None:
         raise error
 
-    sources = sources_of(**{http_server.url: None})
-    asyncio.run(read_each(sources, ranges, use, fail))
-    assert (seen, failed) == ({*range(10)}, [([4], url)])
-    with pytest.raises(ChecksumMismatchError):
-        asyncio.run(read_each(sources, ranges, use, refuse))
-    assert len(http_server.requests) == 2
+    for name, kind in (("f", ChecksumMismatchError), ("missing", SourceNotFoundError)):
+        at = Base.parse("./").resolve(f"{http_server.url}/{name}")
+        starts = np.arange(0, 1000, 100)
+        objects = [SourceObject(at, NO_CONDITIONS)]
+        ranges = ManyRanges(objects, np.zeros(10, np.int64), starts, starts + 100)
+        with pytest.raises(kind):
+            asyncio.run(read_each(sources, ranges, use, refuse))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         interpret_array,
     )
     from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy, store_underneath
-    from zarr_manifest.hierarchy.located_chunks import LocatedChunks, locate_in, ranges_of
+    from zarr_manifest.hierarchy.located_chunks import LocatedChunks, ranges_of
     from zarr_manifest.hierarchy.manifest_documents import (
         CONCURRENCY,
         LoadedManifest,
@@ -61,7 +61,6 @@ __all__ = [
     "interpret_array",
     "interpret_document_of",
     "list_nodes",
-    "locate_in",
     "no_hierarchy",
     "nodes_of",
     "only_consolidated",
@@ -80,7 +79,7 @@ if not TYPE_CHECKING:
         {
             "declared_array": ("ChunkKeyEncoding", "DeclaredArray", "interpret_array"),
             "inspected_hierarchy": ("InspectedHierarchy", "store_underneath"),
-            "located_chunks": ("LocatedChunks", "locate_in", "ranges_of"),
+            "located_chunks": ("LocatedChunks", "ranges_of"),
             "manifest_documents": (
                 "CONCURRENCY",
                 "LoadedManifest",

@@ -109,15 +109,6 @@ async def locate_chunks(
     return look_up.found()
 
 
-def locate_in(
-    loaded: LoadedManifest, indices: npt.NDArray[np.int64], *, longest: int
-) -> LocatedChunks:
-    """Locate chunks of one document, as :func:`locate_chunks` does."""
-    look_up = _LookUp(longest)
-    look_up.add(loaded, np.arange(len(indices)), indices)
-    return look_up.found()
-
-
 def ranges_of(
     table: References, locations: Sequence[Location], rows: npt.NDArray[np.int64]
 ) -> ManyRanges:

@@ -30,11 +30,11 @@ from zarr_manifest.hierarchy import (
     DeclaredArray,
     LoadedManifest,
     Node,
-    locate_in,
+    ranges_of,
 )
 from zarr_manifest.inspection.sampling import Sample
 from zarr_manifest.locations import StoreLocation
-from zarr_manifest.manifest import TO_THE_END
+from zarr_manifest.manifest import EMPTY, TO_THE_END
 from zarr_manifest.sources import ManyRanges, SourceObject
 
 # Chunks of a block: as many as 32 listings name.
@@ -227,32 +227,20 @@ def manifest_blocks(
         indices = grid_indices(table.grid_shape, numbers)
         most = max(map(array.decoded_size, _extremes(array.chunk_grid, indices)), default=0)
         most = 4 * most + limits.chunk_bytes
-        located = locate_in(loaded, indices, longest=2**63 - 1)
-        # Those without a length.
-        alone = [(position, table.row(first + position)) for position in sorted(located.alone)]
-        known = {source: number for number, source in enumerate(located.ranges.objects)}
-        sources = [SourceObject(loaded.locations[r.path_number], r.conditions) for _, r in alone]
-        numbers_alone = [known.setdefault(source, len(known)) for source in sources]
-        ranges = ManyRanges(
-            list(known),
-            np.append(located.ranges.object_numbers, np.array(numbers_alone, np.int64)),
-            np.append(located.ranges.starts, np.array([r.offset for _, r in alone], np.int64)),
-            np.append(located.ranges.stops, np.full(len(alone), TO_THE_END, np.int64)),
-        )
-        checksums = located.checksums | {
-            position: row.checksum for position, row in alone if row.checksum is not None
-        }
+        path_numbers = columns.path_numbers[first:last]
+        ranged = np.flatnonzero(path_numbers >= 0)
+        extras = table.extras_of(range(first, last))
         yield ChunkBlock(
             array.path,
             _key(array.path, checksum, numbers, asked),
             table.grid_shape,
             numbers,
-            np.append(located.ranged, np.array([p for p, _ in alone], np.int64)),
-            ranges,
-            {position: bytes(body) for position, body in located.inline.items()},
-            checksums,
+            ranged,
+            ranges_of(table, loaded.locations, first + ranged),
+            {n: each.data for n, each in extras if each.data is not None},
+            {n: each.checksum for n, each in extras if each.checksum is not None},
             wanted[first:last],
-            len(located.empty),
+            int(np.count_nonzero(path_numbers == EMPTY)),
             most,
             False,
             array.metadata if asked.decode else None,

@@ -21,7 +21,6 @@ from msgspec import Struct, structs
 from zarr_manifest.errors import (
     ManifestError,
     RangeOutOfBoundsError,
-    ShortReadError,
     SourceChangedError,
     SourceNotFoundError,
 )
@@ -42,17 +41,15 @@ from zarr_manifest.manifest import TO_THE_END
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Access,
-    ManyRanges,
     ObjectVersion,
     Pace,
-    RangeError,
     SourceObject,
     SourceRange,
     Sources,
     in_decoding_thread,
     object_states,
     out_of_bounds,
-    read_ranges,
+    read_each,
 )
 from zarr_manifest.zarr_internals import sync
 
@@ -66,9 +63,6 @@ _MOST_OBJECTS = 2**16
 _RECORDED = 2**20
 
 _FIRST_BYTE = SourceRange(0, 1, False)
-
-# About a range of an object, rather than the whole of it.
-_OF_A_RANGE = (RangeOutOfBoundsError, ShortReadError)
 
 
 type Record = Callable[[Examined], None]
@@ -353,7 +347,6 @@ class _ChunkReader:
         self._unrecorded: list[int] = []
         self._unrecorded_bytes = 0
         self._lock = threading.Lock()
-        self._rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     def read_inline(self) -> None:
         """Check the chunks whose bytes the manifest holds."""
@@ -366,56 +359,20 @@ class _ChunkReader:
         """Read all ranges, and go on after a failure."""
         check = self._check
         ranges = structs.replace(check.block.ranges, stops=check.stops)
-        wanted = check.wanted_rows()
-        is_empty = ranges.starts[wanted] == ranges.stops[wanted]
-        for row in wanted[is_empty].tolist():
-            await in_decoding_thread(self._take, [row], [memoryview(b"")])
-        for rows in check.apart(wanted[~is_empty]):
-            await self._read_group(sources, ranges, rows)
+        for rows in check.apart(check.wanted_rows()):
+            use, fail = functools.partial(self._take, rows), functools.partial(self._fail, rows)
+            await read_each(sources, ranges.of_rows(rows), use, fail)
 
-    async def _read_group(
-        self, sources: Sources, ranges: ManyRanges, rows: npt.NDArray[np.int64]
+    def _fail(
+        self, rows: npt.NDArray[np.int64], numbers: Sequence[int], error: ManifestError
     ) -> None:
-        check, self._rows = self._check, rows
-        while len(self._rows):
-            try:
-                await read_ranges(sources, ranges.of_rows(self._rows), self)
-                return
-            except RangeError as failed:
-                # It may be about another range of the same request.
-                number = ranges.object_numbers[self._rows[failed.row]]
-            left = self._rows[~check.examined[check.block.ranged[self._rows]]]
-            for row in left[ranges.object_numbers[left] == number].tolist():
-                if int(check.block.ranged[row]) not in check.faults:
-                    await self._read_alone(sources, ranges, row, left)
-            self._rows = left[ranges.object_numbers[left] != number]
+        self._check.fail(rows[numbers], error)
 
-    async def _read_alone(
-        self, sources: Sources, ranges: ManyRanges, row: int, others: npt.NDArray[np.int64]
+    def _take(
+        self, rows: npt.NDArray[np.int64], numbers: Sequence[int], bodies: Sequence[memoryview]
     ) -> None:
-        number = int(ranges.object_numbers[row])
-        source = ranges.objects[number]
-        span = SourceRange(int(ranges.starts[row]), int(ranges.stops[row]), True)
-        try:
-            body = await sources.fetch(source.location, span, source.conditions)
-        except _OF_A_RANGE as error:
-            self._check.fail([row], error)
-        except ManifestError as error:
-            self._check.fail(others[ranges.object_numbers[others] == number], error)
-        else:
-            await in_decoding_thread(self._take, [row], [body])
-
-    def destination(self, row: int) -> memoryview | None:
-        """Return None: all bytes are looked at."""
-        return None
-
-    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        """Take the bytes of some ranges."""
-        self._take(self._rows[rows].tolist(), bodies)
-
-    def _take(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        positions = self._check.block.ranged[rows].tolist()
-        for row, position, body in zip(rows, positions, bodies, strict=True):
+        positions = self._check.block.ranged[rows[numbers]].tolist()
+        for row, position, body in zip(rows[numbers].tolist(), positions, bodies, strict=True):
             self._examine(position, body, row)
         if self._record is None:
             return

@@ -16,11 +16,11 @@ from zarr_manifest.sources.concurrency import in_decoding_thread
 from zarr_manifest.sources.range_reading import ManyRanges, RangeError, read_ranges
 from zarr_manifest.sources.sources import Sources
 
-type Use = Callable[[int, memoryview], None]
-"""Takes the row of a range, and its bytes; in any thread."""
+type Use = Callable[[Sequence[int], Sequence[memoryview]], None]
+"""Takes the rows of ranges that have arrived together, and their bytes; in any thread."""
 
 type Fail = Callable[[Sequence[int], ManifestError], None]
-"""Takes the rows of ranges that cannot be read, and why; in any thread."""
+"""Takes the rows of ranges that cannot be read, and why."""
 
 # Ranges that are read together: more gain little, and take a hundred bytes each.
 _MOST_RANGES = 2**15
@@ -40,14 +40,14 @@ async def read_each(sources: Sources, ranges: ManyRanges, use: Use, fail: Fail) 
         The ranges, which may be empty. One that ends at a negative number goes to the end of its
         object.
     use : Use
-        What is done with the bytes of a range. A ManifestError that it raises is given to `fail`,
-        with the location.
+        What is done with the bytes of ranges.
     fail : Fail
-        If it raises, nothing else is read, and the error is raised here.
+        What is done where there are none. If it or `use` raises, nothing else is read, and the
+        error is raised here.
     """
     reading = _EachRange(ranges, use, fail)
     for row in np.flatnonzero(ranges.stops == ranges.starts).tolist():
-        await in_decoding_thread(reading.take, row, memoryview(b""))
+        await in_decoding_thread(use, [row], [memoryview(b"")])
     rows = np.flatnonzero(ranges.stops > ranges.starts)
     for first in range(0, len(rows), _MOST_RANGES):
         await reading.read(sources, rows[first : first + _MOST_RANGES])
@@ -99,7 +99,7 @@ class _EachRange:
             self._fail(of_object, error)
             return of_object
         else:
-            await in_decoding_thread(self.take, row, body)
+            await in_decoding_thread(self._use, [row], [body])
         return [row]
 
     def destination(self, row: int) -> memoryview | None:
@@ -108,14 +108,5 @@ class _EachRange:
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Hand over some ranges."""
-        for row, body in zip(rows, bodies, strict=True):
-            self.take(int(self._rows[row]), body)
-            self._arrived.add(row)
-
-    def take(self, row: int, body: memoryview) -> None:
-        """Hand over a range."""
-        try:
-            self._use(row, body)
-        except ManifestError as error:
-            source = self._ranges.objects[int(self._ranges.object_numbers[row])]
-            self._fail([row], error.in_context(location=str(source.location)))
+        self._use(self._rows[rows].tolist(), bodies)
+        self._arrived.update(rows)

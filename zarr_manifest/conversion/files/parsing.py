@@ -366,8 +366,9 @@ def checksums_of(
     texts = [(known or {}).get(chunk) for chunk in chunks]
     unknown = np.flatnonzero([text is None for text in texts])
 
-    def use(position: int, body: memoryview) -> None:
-        texts[unknown[position]] = compute_checksum(algorithm, body)
+    def use(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        for position, body in zip(positions, bodies, strict=True):
+            texts[unknown[position]] = compute_checksum(algorithm, body)
 
     def fail(_: Sequence[int], error: ManifestError) -> None:
         raise error

@@ -111,8 +111,9 @@ class _Checksums:
             found[row] = compute_checksum(self.algorithm, table.row(row).data or b"")
         rows = rows[~is_inline]
 
-        def use(position: int, body: memoryview) -> None:
-            found[int(rows[position])] = compute_checksum(self.algorithm, body)
+        def use(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
+            for position, body in zip(positions, bodies, strict=True):
+                found[int(rows[position])] = compute_checksum(self.algorithm, body)
 
         def fail(positions: Sequence[int], error: ManifestError) -> None:
             index = grid_index(table.grid_shape, int(table.columns(rows).numbers[positions[0]]))

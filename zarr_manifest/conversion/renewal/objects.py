@@ -212,14 +212,19 @@ class ChunkReader:
         def index_of(position: int) -> tuple[int, ...]:
             return grid_index(table.grid_shape, int(numbers[position]))
 
-        def use(position: int, body: memoryview) -> None:
+        def use(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
+            for position, body in zip(positions, bodies, strict=True):
+                check(position, body)
+
+        def check(position: int, body: memoryview) -> None:
             checksum = checksums.get(position)
-            if checksum is not None:
-                verify_checksum(checksum, body)
-                return
-            failure = self._decoding.failure(index_of(position), body)
-            if failure is not None:
-                raise SourceChangedError(failure)
+            try:
+                if checksum is not None:
+                    verify_checksum(checksum, body)
+                elif (failure := self._decoding.failure(index_of(position), body)) is not None:
+                    raise SourceChangedError(failure)
+            except ManifestError as error:
+                fail([position], error)
 
         def fail(positions: Sequence[int], error: ManifestError) -> None:
             failures.append((min(positions), error))

@@ -321,17 +321,15 @@ class Freezing:
     ) -> None:
         """Read chunks, and hand over the row and the bytes of each, in threads."""
 
+        def take(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
+            for row, body in zip(rows[positions].tolist(), bodies, strict=True):
+                use(row, body)
+
         def fail(positions: Sequence[int], error: ManifestError) -> None:
             raise part.at_row(error, int(rows[positions[0]])) from error.__cause__
 
-        sync(
-            read_each(
-                self._hierarchy.sources,
-                ranges_of(part.table, part.places, rows),
-                lambda position, body: use(int(rows[position]), body),
-                fail,
-            )
-        )
+        ranges = ranges_of(part.table, part.places, rows)
+        sync(read_each(self._hierarchy.sources, ranges, take, fail))
 
 
 class _Part(NamedTuple):
