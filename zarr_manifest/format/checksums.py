@@ -166,9 +166,10 @@ def verify_checksum(checksum: str, data: Buffer) -> None:
     ...     print(error.problem)
     the entry gives the checksum crc32c:e3069283, but the bytes have crc32c:6087809a
     """
-    algorithm, _ = parse_checksum(checksum)
-    computed = compute_checksum(algorithm, data)
+    algorithm = checksum.partition(":")[0]
+    computed = compute_checksum(algorithm, data) if algorithm in _REGISTRY else None
     if computed != checksum:
+        parse_checksum(checksum)
         raise ChecksumMismatchError(
             f"the entry gives the checksum {checksum}, but the bytes have {computed}",
             remedy="The bytes are damaged, or the manifest was written for other bytes.",
