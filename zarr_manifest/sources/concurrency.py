@@ -14,13 +14,12 @@ from collections.abc import (
     AsyncGenerator,
     Callable,
     Coroutine,
-    Generator,
     Hashable,
     Iterable,
     Sequence,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -240,11 +239,9 @@ class _DecodingThreads:
 _threads = _DecodingThreads()
 
 
-@contextmanager
-def decoding() -> Generator[None]:
-    """Wait for a turn to decode within this block: as many threads have one as there are."""
-    with _threads.turns:
-        yield
+def decoding() -> threading.BoundedSemaphore:
+    """Return the turns that blocks which decode wait for: as many as there are threads."""
+    return _threads.turns
 
 
 async def in_decoding_thread[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

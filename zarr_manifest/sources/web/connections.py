@@ -57,6 +57,9 @@ class TransferCancelledError(Exception):
 class Transfer:
     """Requests of one thread, one after the other, that another thread can cancel.
 
+    It holds `handing_over` while others use what has arrived, so that nothing is handed over once
+    :meth:`cancel` has returned.
+
     Examples
     --------
     >>> transfer = Transfer()
@@ -73,7 +76,7 @@ class Transfer:
         self.connection: _Connection | None = None
         self.answer: http.client.HTTPResponse | None = None
         self._cancelled = threading.Event()
-        self._handing_over = threading.Lock()
+        self.handing_over = threading.Lock()
 
     @contextmanager
     def limited_to(self, seconds: float, url: str) -> Generator[None]:
@@ -114,13 +117,6 @@ class Transfer:
         self._cancelled.wait(seconds)
         self.require_wanted()
 
-    @contextmanager
-    def handing_over(self) -> Generator[None]:
-        """Let :meth:`cancel` return only before this block begins, or after its end."""
-        with self._handing_over:
-            self.require_wanted()
-            yield
-
     def cancel(self) -> None:
         """End it: its connection is closed, and nothing is handed over once this returns."""
         self._cancelled.set()
@@ -128,7 +124,7 @@ class Transfer:
         # A connection whose answer has ended may belong to another transfer by now.
         if connection is not None and connection.transfer is self:
             connection.cut()
-        with self._handing_over:
+        with self.handing_over:
             pass
 
 

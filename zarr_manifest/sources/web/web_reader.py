@@ -254,7 +254,8 @@ def _body(
         if take is None:
             body += piece
             continue
-        with transfer.handing_over():
+        with transfer.handing_over:
+            transfer.require_wanted()
             take(before, piece)
     return memoryview(body)
 
