@@ -126,8 +126,7 @@ def require_obstore_threads() -> None:
         raise SourceError(
             "objects cannot be read in this process: it is a fork of one that had read some, and "
             "lacks the threads of obstore",
-            remedy="Spawn processes instead of forking them: "
-            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")).',
+            remedy="Spawn processes, in multiprocessing's words, instead of forking them.",
         )
 
 
