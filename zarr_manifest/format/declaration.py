@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -239,12 +238,13 @@ def dump_briefly(value: dict[str, Any]) -> bytes:
     >>> dump_briefly({"a": [1, float("nan")], "b": "\ud800"})
     b'{"a":[1,NaN],"b":"\\ud800"}'
     """
-    with suppress(UnicodeEncodeError):
+    try:
         document = msgspec.json.encode(value)
-        # Written for NaN and Infinity, too, which are in zarr's attributes.
-        if b"null" not in document:
-            return document
-    # Lone surrogates, which UTF-8 cannot represent, stay escaped.
+    except UnicodeEncodeError:  # of lone surrogates, which stay escaped
+        document = b"null"
+    # Written for NaN and Infinity, too, which are in zarr's attributes.
+    if b"null" not in document:
+        return document
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="backslashreplace")
 

@@ -6,7 +6,7 @@ an edit through this store makes it one.
 
 from __future__ import annotations
 
-import marshal
+import json
 from collections.abc import Callable
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +21,7 @@ from zarr_manifest.format import (
     Configuration,
     PendingChanges,
     arrays_in,
+    dump_briefly,
     impossible_member,
     join,
     parse_declaration,
@@ -92,7 +93,7 @@ class NodeState(Struct):
     array : Array, Unsettled or None
         What follows from both for its chunks; None if no array is known at the path.
     made_of : bytes
-        The metadata that `array` was made of.
+        The metadata that `array` was made of, as JSON.
     described : set of str or None
         Paths of the arrays of which the group's consolidated metadata have a copy.
     """
@@ -207,7 +208,7 @@ class NodeTable:
             made_of = self._known(path).made_of
             known = self._digests.get(path)
             if made_of and (known is None or known[0] is not made_of):
-                digest = ArrayMetadata("", marshal.loads(made_of)).digest
+                digest = ArrayMetadata("", json.loads(made_of)).digest
                 known = self._digests[path] = made_of, digest
             if made_of and known is not None:
                 digests[path] = known[1]
@@ -368,7 +369,7 @@ class NodeTable:
 
     def _note(self, path: str, array: ArrayMetadata, group: str | None = None) -> Array | Unsettled:
         """Record the metadata of an array: its own, or from a group's consolidated metadata."""
-        metadata = _bytes_of(array)
+        metadata = dump_briefly(array.metadata)
         state = self._state(path)
         known = state.array
         if known is None or isinstance(known, Unsettled) or state.made_of != metadata:
@@ -397,7 +398,7 @@ class NodeTable:
     def _set_array(self, path: str, array: ArrayMetadata) -> Array:
         """Let an array be what these metadata say."""
         state = self._state(path)
-        state.made_of = _bytes_of(array)
+        state.made_of = dump_briefly(array.metadata)
         known = state.array = self._interpret(path, array)
         return known
 
@@ -418,9 +419,3 @@ def _opens(undeclared: dict[str, Any]) -> bool:
     except (ValueError, TypeError, KeyError, NotImplementedError):
         return False
     return True
-
-
-def _bytes_of(array: ArrayMetadata) -> bytes:
-    """Return bytes that differ for different metadata."""
-    # A fifth of the time of JSON, which counts where many inline manifests are consolidated.
-    return marshal.dumps(array.metadata, 2)  # from version 3 on, equal values may differ

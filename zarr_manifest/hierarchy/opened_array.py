@@ -7,7 +7,6 @@ other values, so these metadata must be read with the manifest that belongs to t
 from __future__ import annotations
 
 import json
-import marshal
 import zlib
 from typing import TYPE_CHECKING, Self
 
@@ -105,7 +104,7 @@ class OpenedArray(KnownNodes):
         if not state.made_of:
             return None if expected is None else PickledArray(self._path, expected)
         if self._pickled is None or self._pickled[0] is not state.made_of:
-            array = ArrayMetadata("", marshal.loads(state.made_of))
+            array = ArrayMetadata("", json.loads(state.made_of))
             body = zlib.compress(json.dumps(array.of_chunks).encode(), 1)
             metadata = body if len(body) <= _MOST_BYTES else None
             self._pickled = state.made_of, PickledArray(self._path, array.digest, metadata)
