@@ -1,7 +1,6 @@
 """Many similar inputs as one: their arrays along dimensions, and those that are the same in all."""
 
 from zarr_manifest.conversion.joining.aligned_arrays import (
-    Digests,
     UnreadableValues,
     align_one,
     digest_of,
@@ -25,7 +24,6 @@ from zarr_manifest.conversion.joining.placing import (
 )
 
 __all__ = [
-    "Digests",
     "Input",
     "JoinRules",
     "Joined",
