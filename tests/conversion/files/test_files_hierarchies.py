@@ -28,6 +28,7 @@ from zarr_manifest.conversion import (
     write_hierarchy,
 )
 from zarr_manifest.conversion.nodes import parts_of
+from zarr_manifest.errors import LocationNotAllowedError
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.manifest import Reference
 
@@ -222,7 +223,30 @@ def test_create_takes_manifest_hierarchies(tmp_path: Path) -> None:
     write_hierarchy(tmp_path / "one.zarr", read_files(tmp_path / "a.zarr"))
     store = zm.ManifestStore(tmp_path / "one.zarr", allow=[tmp_path])
     assert same(read(store, "v"), VALUES)
-    both = read_files([tmp_path / "a.zarr", tmp_path / "b.zarr"], concat_dim="x")
+    names = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    both = read_files(names, concat_dim="x", allow=[tmp_path])  # to know the size of the object
     write_hierarchy(tmp_path / "two.zarr", both)
     store = zm.ManifestStore(tmp_path / "two.zarr", allow=[tmp_path])
     assert same(read(store, "v"), np.concatenate([VALUES, VALUES]))
+
+
+@pytest.mark.parametrize("how", ["coordinates", "loaded", "compared", "sizes"])
+def test_nothing_is_read_that_only_a_hierarchy_names(tmp_path: Path, how: str) -> None:
+    secret, names = tmp_path / "secret.bin", [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    secret.write_bytes(VALUES.tobytes() * 2)
+    options: dict[str, Any] = {**OPTIONS, "chunks": 8, "compressors": None}
+    for number, name in enumerate(names):
+        chunk: dict[str, Any] = {"path": secret.as_uri(), "offset": 8 * number}
+        if how != "sizes":
+            chunk["length"] = 8
+        path, dim = "x" if how == "coordinates" else "v", "y" if how == "compared" else "x"
+        zm.create_array(name, path, {"0": chunk}, dimension_names=[dim], **options)
+        inline = {"0": {"data": base64.b64encode(bytes(8)).decode()}}
+        zm.create_array(name, "w", inline, dimension_names=["x"], **options)
+    loaded = ["v"] if how == "loaded" else None
+    try:
+        nodes = list(read_files(names, concat_dim="x", loadable_variables=loaded))
+    except LocationNotAllowedError:
+        return
+    (refused,) = [node for node in nodes if isinstance(node, RefusedNode)]
+    assert (refused.path, refused.code) == ("v", "location_not_allowed")

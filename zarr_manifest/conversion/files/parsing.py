@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,7 @@ def parse_file(file: FoundFile, work: FileWork) -> FileTree:
 
     The tree has the conditions of all objects.
     """
-    sources, url, found = work.sources, file.url, file.format
+    sources, url, found = work.sources.of_files([file.url]), file.url, file.format
     states: dict[str, State] = {}
     if found in ZARR_FORMATS:
         if found == "zarr2":
@@ -278,7 +278,8 @@ def scan_file(file: FoundFile, work: FileWork) -> FileScan:
     ManifestError
         It cannot be read or converted.
     """
-    sources = work.sources
+    sources = work.sources.of_files([file.url])
+    work = replace(work, sources=sources)
     state: Identity | None = None
     if file.format not in ZARR_FORMATS:
         if file.state is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from zarr_manifest.conversion.nodes import (
     Progress,
     RefusedNode,
     inside,
+    parts_of,
     refused,
 )
 from zarr_manifest.conversion.values import unstable_types_accepted
@@ -186,6 +188,7 @@ def read_files(
         keep_going=keep_going,
     )
     located = files_named(names, work.sources, recursive=recursive)
+    work = replace(work, sources=work.sources.of_files(located))
     if group_per_file:
         return _apart(located, group_names(located), work, progress)
     if len(located) == 1 and concat_dim is None:
@@ -270,7 +273,8 @@ def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile
         if not work.keep_going:
             raise
         return Unusable(file.url, error)
-    return open_file(file.url, tree, work.sources, work.loadable, concat_dim)
+    sources = work.sources.of_files([file.url])
+    return open_file(file.url, tree, sources, work.loadable, concat_dim)
 
 
 @dataclass
@@ -340,6 +344,9 @@ def _many_files(
         files: Sequence[Input], arrays: Sequence[Mapping[str, ArrayNode]]
     ) -> Iterator[dict[str, str]]:
         names = [file.name for file in files]
+        for node in itertools.chain.from_iterable(each.values() for each in arrays):
+            for part in parts_of(node.manifest):
+                work.sources.require(part.paths)  # workers do not know all files
         return in_parallel(partial(digests_of, sources=work.sources), arrays, names, parallel)
 
     joined = join_inputs(inputs, rules, digests)

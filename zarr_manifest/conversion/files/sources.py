@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 import shlex
@@ -23,6 +24,7 @@ from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import (
     Advice,
     LimitExceededError,
+    LocationNotAllowedError,
     RangeOutOfBoundsError,
     Setting,
     ShortReadError,
@@ -31,7 +33,7 @@ from zarr_manifest.errors import (
     in_context,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
-from zarr_manifest.locations import Base, UrlLocation, redact
+from zarr_manifest.locations import AllowList, Base, UrlLocation, redact, suggest_prefixes
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     Access,
@@ -174,10 +176,25 @@ class FileSources:
     {'s3://b': None}
     """
 
+    # Only what these cover is read.
+    readable: AllowList | None = None
+
     def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
         self.allow = dict(allow or {})
         self._states: dict[str, State] = {}
         self._stores = NamedStores(self.allow)
+
+    def of_files(self, urls: Iterable[str]) -> FileSources:
+        """Return the same sources, for what files say: they may refer to themselves.
+
+        A hierarchy may refer to what is below it, and DMR++ to the file that it describes; other
+        objects can be read if `allow` names them.
+        """
+        found = copy.copy(self)
+        named = [url.partition("?")[0] for url in urls]
+        described = [url.removesuffix(".dmrpp") for url in named]
+        found.readable = AllowList([*self.allow, *named, *described])
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Clients are not pickled: workers make their own.
@@ -193,12 +210,41 @@ class FileSources:
         return _StoreOfOne(self, url), _location(url).path
 
     def find(self, url: str) -> tuple[ObstoreReader | WebReader, str]:
-        """Return the reader of an object, and its key there."""
-        return self._stores.find(_location(url))
+        """Return the reader of an object, and its key there.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            Nobody has named it.
+        """
+        (location,) = self.require([url])
+        return self._stores.find(location)
+
+    def require(self, urls: Iterable[str]) -> list[UrlLocation]:
+        """Return locations that may be read.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            Nobody has named one of them.
+        """
+        locations = [_location(url) for url in urls]
+        for location in locations:
+            if self.readable is not None and self.readable.match(location) is None:
+                raise LocationNotAllowedError(
+                    "what is converted refers to an object that is not below it",
+                    location=location.redacted,
+                    remedy=Advice(
+                        "If you trust it, add: ",
+                        Setting("allow", suggest_prefixes([location])),
+                        ".",
+                    ),
+                )
+        return locations
 
     def together(self, urls: Iterable[str]) -> tuple[Sources, list[UrlLocation]]:
         """Return what reads objects by few requests, and their locations."""
-        locations = [_location(url) for url in urls]
+        locations = self.require(urls)
         return self._stores.sources_of(locations), locations
 
     def _stored(self, url: str) -> tuple[ObjectStore, str]:
