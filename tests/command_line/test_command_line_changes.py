@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -162,6 +163,21 @@ def test_recovering(inputs: Path) -> None:
     )
     assert run("validate", "data.zarr").status == 0
     assert run("info", "data.zarr").stdout == committed
+    assert run("recover", "data.zarr").stdout == "data.zarr: there is nothing to recover\n"
+
+
+@pytest.mark.slow
+def test_keeping_one_of_two_that_contradict(inputs: Path) -> None:
+    run("import", "kerchunk", "references.json", "data.zarr")
+    own = inputs / "data.zarr/sst/zarr.json"
+    own.write_text(json.dumps({**json.loads(own.read_text()), "fill_value": 5}))
+    refused = run("recover", "data.zarr")
+    assert "contradict each other: they differ in 'fill_value'" in refused.stderr
+    assert "zarr-manifest recover data.zarr --keep consolidated, or --keep own" in refused.stderr
+    assert "metadata_differ" in str(run("validate", "data.zarr", "--json").document["notes"])
+    done = run("recover", "data.zarr", "--keep", "consolidated")
+    said = "the metadata of 1 node were behind or contradictory, and are written"
+    assert done.stdout == f"data.zarr: {said}\n"
     assert run("recover", "data.zarr").stdout == "data.zarr: there is nothing to recover\n"
 
 

@@ -89,7 +89,7 @@ def contradicts(act: Callable[[], object]) -> zm.errors.InvalidConfigurationErro
         act()
     error = caught.value
     assert error.array == "g/x"
-    for named in ("'g/x/zarr.json'", "'zarr.json'", "consolidate the metadata"):
+    for named in ("'g/x/zarr.json'", "'zarr.json'", "recover(location, keep="):
         assert named in str(error)
     return error
 

@@ -15,7 +15,7 @@ from zarr.storage import MemoryStore
 import zarr_manifest as zm
 from tests.settled import settled_attributes
 from zarr_manifest.conversion import GroupNode, write_hierarchy
-from zarr_manifest.errors import WriteConflictError
+from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
 from zarr_manifest.sources import OwnFiles
 from zarr_manifest.writing import Change, GuardedStore, Stored, guarded_store
 
@@ -239,11 +239,13 @@ def test_copies_above_that_appear_meanwhile_follow(memory: MemoryStore, store: M
     assert attributes(memory) == {"": {"t": 1}, "g": {}, "g/a": {"x": 1}, "b": {"x": 2}}
 
 
-def test_copies_unlike_own_metadata_are_repaired_by_writing_the_same(memory: MemoryStore) -> None:
+def test_copies_unlike_own_metadata_are_replaced_if_asked_for(memory: MemoryStore) -> None:
     written(memory, {"": group(), "g": group(), "g/a": array(), "g/b": array()}, "g", "")
     memory._store_dict["g/a/zarr.json"] = memory._store_dict["g/b/zarr.json"]
     zarr.open_array(memory, path="g/a").attrs["x"] = 1
-    change(memory, {"g/a": array(x=1)})
+    with pytest.raises(InvalidConfigurationError, match="differ in 'attributes'"):
+        change(memory, {"g/a": array(x=1)})
+    assert zm.recover(memory, keep="own") == ["g/a"]
     assert attributes(memory) == {"": {}, "g": {}, "g/a": {"x": 1}, "g/b": {}}
     del memory._store_dict["g/a/zarr.json"]
     change(memory, {"g/a": None})

@@ -36,7 +36,7 @@ from tests.properties import THOROUGH
 from tests.servers.s3 import S3Server
 from tests.settled import assert_settled
 from zarr_manifest.conversion import GroupNode, write_hierarchy
-from zarr_manifest.errors import ManifestError, WriteConflictError
+from zarr_manifest.errors import ManifestNotFoundError, WriteConflictError
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
 
@@ -339,6 +339,14 @@ def dataset(store: MemoryStore) -> Any:
     return dict(found.attrs), values
 
 
+def values_in(group: Any, path: str) -> list[int] | None:
+    """Return the values of an array; None if there is none, or if it is refused."""
+    try:
+        return list(group[path][:].tolist())
+    except (KeyError, ManifestNotFoundError):
+        return None
+
+
 class Readers:
     """What all kinds of readers see of a state, next to the old and the new one."""
 
@@ -384,25 +392,40 @@ class Readers:
         }
 
     def _check_who_opened_before(self, state: State) -> None:
-        """Arrays that are open stay what they were; those that are opened now are old or new."""
+        """Arrays that are open stay what they were; those that are opened now are of one state.
+
+        Through copies, all are old. Otherwise, all are old or new, or the last ones are refused;
+        unless the root had no copies, which would say of what state the own metadata are.
+        """
         (old, *_), (new, *_) = self._expected
         if old is None:
             return
         store = in_memory(self.old)
-        groups = [opened(store, how) for how in (None, False)]
+        # One of the two that read own metadata has opened an array before.
+        groups = [opened(store, how) for how in (None, False, False)]
+        through_copies, partly = groups[0], groups[-1]
         paths = [path for path, (_, values) in old.items() if values]
-        arrays = [groups[0][path] for path in paths]
+        arrays = [through_copies[path] for path in paths]
+        open_before = partly[paths[0]]
         store._store_dict.clear()
         filled(store, state)
         for path, array in zip(paths, arrays, strict=True):
             assert array[:].tolist() == old[path][1]
-            for group in groups:
-                try:
-                    values = group[path][:].tolist()
-                except (KeyError, ManifestError):
-                    assert path not in new
+        expected = [{path: each[path][1] for path in paths if path in each} for each in (old, new)]
+        for group in groups:
+            found = {paths[0]: open_before[:].tolist()} if group is partly else {}
+            for path in paths:
+                if path in found:
+                    continue
+                values = values_in(group, path)
+                if values is not None:
+                    found[path] = values
+                    assert values in [each.get(path) for each in expected]
                 else:
-                    assert values in (old[path][1], new.get(path, old[path])[1])
+                    assert path not in new or group is not through_copies
+            if b"consolidated_metadata" in self.old["zarr.json"]:
+                states = expected[:1] if group is through_copies else expected
+                assert any({**each, **found} == each for each in states)
 
 
 @functools.cache

@@ -157,10 +157,14 @@ def test_in_an_edit_zarr_does_what_it_does_without_manifests(name: str, tmp_path
 
 @pytest.mark.slow
 def test_consolidating_in_an_edit(tmp_path: Path) -> None:
-    """Also where copies are there, and say something else."""
+    """Also once copies that say something else have been replaced, which is refused unasked."""
     root = write(tmp_path / "h", "m", "g/m")
     own = files_below(root)
-    for _ in range(2):
+    for is_stale in (False, True):
+        if is_stale:
+            with pytest.raises(zm.errors.InvalidConfigurationError), zm.edit(root) as group:
+                zarr.consolidate_metadata(group.store)
+            assert zm.recover(root, keep="own") == ["g/m"]
         with zm.edit(root) as group:
             zarr.consolidate_metadata(group.store)
         found = state(zm.ManifestStore(root), consolidated=True)

@@ -64,6 +64,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "environment": "--environment PREFIX",
     "fill_missing": "--fill-missing",
     "from_file": "--from-file LIST",
+    "keep": lambda value: f"{command('recover')} --keep {value}, or --keep own",
     "keep_going": "--keep-going",
     "limits": lambda name: f"--limit {name}=NUMBER",
     "lock": lambda _: command("lock"),

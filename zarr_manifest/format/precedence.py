@@ -6,6 +6,9 @@ have, the member ``pending`` of the consolidated metadata names, by path, the di
 document that is replaced or removed, or null where there was none. As long as the own document is
 that one, it is *behind*: the copy counts in its place, or, if there is no copy, the node does not
 exist. Whatever else is found counts as it does without ``pending``.
+
+An own document that is not behind, and differs from a copy, contradicts it. Either may be the older
+one: readers may take what they have read, but no writer may choose.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from zarr_manifest.errors import InvalidConfigurationError
-from zarr_manifest.format.declaration import as_object
+from zarr_manifest.format.declaration import TRANSFORMER_NAME, TRANSFORMERS, as_object
 from zarr_manifest.format.declared_documents import document_checksum
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.keys import is_possible_path, join
-from zarr_manifest.format.node_metadata import dump_node, members_in, parse_node
+from zarr_manifest.format.node_metadata import ArrayMetadata, dump_node, members_in, parse_node
 
 _CONSOLIDATED = "consolidated_metadata"
 _PENDING = "pending"
@@ -98,6 +101,47 @@ def with_members(node: Mapping[str, Any], members: Mapping[str, Any]) -> dict[st
 def without_copies(node: Mapping[str, Any]) -> dict[str, Any]:
     """Return a node's metadata without consolidated metadata."""
     return {name: node[name] for name in node if name != _CONSOLIDATED}
+
+
+def contradicted_members(own: Mapping[str, Any] | None, copy: Mapping[str, Any]) -> list[str]:
+    """Return the names of the members in which a copy differs from a node's own metadata.
+
+    Copies of other nodes do not count, nor a lock that only one of them has.
+
+    Parameters
+    ----------
+    own : mapping or None
+        None if they are no JSON object.
+    copy : mapping
+        The copy in a group.
+
+    Examples
+    --------
+    >>> own, copy = {"shape": [3], "attributes": {}}, {"shape": [5]}
+    >>> contradicted_members(own, copy), contradicted_members(own, own)
+    (['shape'], [])
+    """
+    ours, theirs = _stated(own or {}), _stated(copy)
+    return sorted(
+        name
+        for name in ours.keys() | theirs.keys()
+        if not _are_alike(ours.get(name), theirs.get(name))
+    )
+
+
+def _stated(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that say something."""
+    array = ArrayMetadata("", without_copies(node))
+    transformers, lock = array.agreed
+    members = {**array.undeclared, TRANSFORMERS: transformers, TRANSFORMER_NAME: lock}
+    return {name: value for name, value in members.items() if value not in (None, {}, [])}
+
+
+def _are_alike(ours: Any, theirs: Any) -> bool:
+    if ours == theirs:
+        return True
+    first, second = (json.dumps(each, sort_keys=True) for each in (ours, theirs))
+    return first == second  # NaN equals NaN
 
 
 # The member ``pending`` --------------------------------------------------------------------

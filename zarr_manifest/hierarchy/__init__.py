@@ -2,7 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from zarr_manifest.hierarchy.contradictions import only_consolidated
+from zarr_manifest.hierarchy.contradictions import (
+    Contradiction,
+    being_changed,
+    contradiction,
+    find_contradiction,
+    only_consolidated,
+)
 from zarr_manifest.hierarchy.store import ManifestStore, prepare_zarr
 from zarr_manifest.lazy_names import from_modules
 
@@ -46,6 +52,7 @@ __all__ = [
     "ChunkKeyEncoding",
     "ChunkManifestTransformer",
     "ConditionCheck",
+    "Contradiction",
     "DeclaredArray",
     "InspectedHierarchy",
     "LoadedManifest",
@@ -55,9 +62,12 @@ __all__ = [
     "Node",
     "Partition",
     "Verify",
+    "being_changed",
+    "contradiction",
     "copies_in",
     "encode_fill_chunk",
     "fetch_document",
+    "find_contradiction",
     "interpret_array",
     "interpret_document_of",
     "list_nodes",

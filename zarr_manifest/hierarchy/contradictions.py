@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
@@ -10,7 +15,14 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     WriteConflictError,
 )
-from zarr_manifest.format import join, parse_node
+from zarr_manifest.format import (
+    ArrayMetadata,
+    PendingChanges,
+    contradicted_members,
+    join,
+    members_in,
+    parse_node,
+)
 
 
 def vanished(path: str, body: bytes | None) -> ManifestNotFoundError:
@@ -40,6 +52,16 @@ def replaced(path: str) -> ManifestNotFoundError:
     )
 
 
+def changed_since(path: str, other: str) -> ManifestNotFoundError:
+    """Return the error for a node that belongs to another state than one that is open."""
+    return ManifestNotFoundError(
+        "the hierarchy has been changed since it was opened: this array would be as it is after "
+        f"the change, and {other!r} is open as it was before",
+        array=path,
+        remedy="Open the hierarchy again, and read all arrays from that one.",
+    )
+
+
 def no_longer_native(path: str, body: bytes | None) -> SourceNotFoundError:
     """Return the error for an absent chunk of an array that was native, given its ``zarr.json``."""
     return SourceNotFoundError(
@@ -62,16 +84,94 @@ def only_consolidated(path: str, body: bytes | None, group: str) -> InvalidConfi
     )
 
 
-def contradiction(path: str, group: str, own_declares: bool) -> InvalidConfigurationError:
-    """Return the error for own metadata that differ from a group's in whether they declare."""
-    own, other = join(path, "zarr.json"), join(group, "zarr.json")
-    first, second = (own, other) if own_declares else (other, own)
+def contradiction(
+    path: str, group: str, own: Mapping[str, Any] | None, copy: Mapping[str, Any]
+) -> InvalidConfigurationError:
+    """Return the error for own metadata that differ from a group's copy, and are not behind.
+
+    Parameters
+    ----------
+    path : str
+        Path of the node.
+    group : str
+        Path of the group.
+    own : mapping or None
+        None if its own ``zarr.json`` is no JSON object.
+    copy : mapping
+        The copy.
+    """
+    names = own_name, other_name = join(path, "zarr.json"), join(group, "zarr.json")
+    declaring = [ArrayMetadata("", {**each}).transformers != [] for each in (own or {}, copy)]
+    members = ", ".join(map(repr, contradicted_members(own, copy)))
+    if own is None or own.get("node_type") not in ("array", "group"):
+        how = f"{own_name!r} is empty or damaged"
+    elif copy.get("node_type") == "array" and declaring[0] != declaring[1]:
+        first, second = names if declaring[0] else reversed(names)
+        how = f"in {first!r}, the array declares a manifest, in {second!r} it does not"
+    else:
+        how = f"they differ in {members}"
     return InvalidConfigurationError(
-        f"{own!r} and the consolidated metadata in {other!r} contradict each other: in {first!r}, "
-        f"the array declares a manifest, in {second!r} it does not",
+        f"{own_name!r} and the consolidated metadata in {other_name!r} contradict each other: "
+        f"{how}",
         array=path,
-        remedy=f"If {own!r} is right, consolidate the metadata of the group again.",
+        remedy=Advice(
+            "If copying the hierarchy was interrupted, copy it again. Otherwise, say which of both "
+            "is right, the consolidated metadata or its own: ",
+            Setting("keep", "consolidated", python="zarr_manifest.recover(location, keep=...)"),
+            ".",
+        ),
     )
+
+
+class Contradiction(Struct, frozen=True):
+    """Own metadata of a node that a group's copy contradicts.
+
+    Parameters
+    ----------
+    own : dict or None
+        None if its own ``zarr.json`` is no JSON object.
+    copy : dict
+        The copy of the topmost group.
+    error : InvalidConfigurationError
+        What says so.
+    """
+
+    own: dict[str, Any] | None
+    copy: dict[str, Any]
+    error: InvalidConfigurationError
+
+
+def find_contradiction(
+    path: str, own: bytes | None, groups: Mapping[str, bytes | None]
+) -> Contradiction | None:
+    """Return how a node's own metadata are contradicted; None if they are not, or are behind.
+
+    Parameters
+    ----------
+    path : str
+        Path of the node.
+    own : bytes or None
+        Its own ``zarr.json``, if there is one: metadata that only groups have contradict nothing.
+    groups : mapping of str to (bytes or None)
+        The ``zarr.json`` of the groups above it, the root first.
+    """
+    changes = PendingChanges()
+    copies: dict[str, Any] = {}
+    for group, body in groups.items():
+        counting = changes.counting(group, body)
+        node = None if counting is None else parse_node(counting)
+        changes.note(group, counting, node)
+        for member, copy in members_in(node or {}):
+            if join(group, member) == path and isinstance(copy, dict):
+                copies[group] = copy
+    if own is None or changes.standing(path, own) != "own":
+        return None
+    node = parse_node(own)
+    for group, copy in copies.items():
+        if contradicted_members(node, copy):
+            first = next(iter(copies.values()))
+            return Contradiction(node, first, contradiction(path, group, node, copy))
+    return None
 
 
 def not_a_path(group: str, name: str) -> InvalidConfigurationError:

@@ -10,18 +10,22 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import LocationNotAllowedError, ManifestError, SourceAccessDeniedError
+from zarr_manifest.errors import (
+    LocationNotAllowedError,
+    ManifestError,
+    SourceAccessDeniedError,
+)
 from zarr_manifest.format import (
     METADATA_NAMES,
     ArrayMetadata,
     ancestors,
     arrays_in,
+    dump_briefly,
     join,
     likely_owner,
     node_of_metadata,
@@ -45,12 +49,12 @@ from zarr_manifest.hierarchy.node_table import (
     ConsolidatedCopy,
     Metadata,
     Native,
-    NodeTable,
     Remembered,
     Route,
     Unsettled,
     is_manifest_array,
 )
+from zarr_manifest.hierarchy.stored_nodes import StoredNodes, array_in
 from zarr_manifest.sources import SharedCalls, in_order
 from zarr_manifest.stores import list_names
 
@@ -63,7 +67,7 @@ _CONCURRENT_CALLS = 16
 _NO_CHUNKS = tuple(METADATA_NAMES)
 
 
-class KnownNodes(NodeTable):
+class KnownNodes(StoredNodes):
     """The nodes of a hierarchy, read as they are needed.
 
     Own metadata and consolidated metadata may contradict each other, and either may change.
@@ -286,23 +290,27 @@ class KnownNodes(NodeTable):
 
     async def _settle(self, path: str) -> Array | None:
         stored = await self.stored(path)
-        own = array = _array_in(body := self.remembered.changes.counting(path, stored))
+        own = array = array_in(body := self.remembered.changes.counting(path, stored))
         expected = self._expected.get(path)
         if expected is not None and (own is None or own.digest != expected):
             await self._see_groups_above(path)
-            own = array = _array_in(body := self.remembered.changes.counting(path, stored))
+            own = array = array_in(body := self.remembered.changes.counting(path, stored))
         copy, member = self._known(path).copy, None
-        if copy is not None and (own is None or _declares(own) != copy.declares):
+        while copy is not None and (own is None or not _agree(own, copy.array)):
             member = await self.consolidated(copy.group, path)
             # The root, if it was read, may say that the array's own metadata are behind.
-            own = array = _array_in(body := self.remembered.changes.counting(path, stored))
-            self._state(path).copy = (
-                None if member is None else ConsolidatedCopy(copy.group, _declares(member))
-            )
+            own = array = array_in(body := self.remembered.changes.counting(path, stored))
+            self._state(path).copy = None if member is None else _copy_of(copy.group, member)
+            again = await self.stored(path)
+            if again == stored:
+                break
+            # A change was committed between the two readings.
+            stored = again
+            own = array = array_in(body := self.remembered.changes.counting(path, stored))
+            copy = self._known(path).copy
         if own is not None:
-            differs = member is not None and _declares(member) != _declares(own)
-            if copy is not None and differs:
-                raise contradiction(path, copy.group, _declares(own))
+            if copy is not None and member is not None and not _agree(own, member):
+                raise contradiction(path, copy.group, own.metadata, member.metadata)
             if path in self.declared and not _declares(own):
                 raise vanished(path, body)
         elif body is None and member is not None and _declares(member):
@@ -389,41 +397,6 @@ class KnownNodes(NodeTable):
         found = (a for a in arrays_in(node) if a.path and join(group, a.path) == path)
         return next(found, None)
 
-    # While a change is written -----------------------------------------------------
-
-    async def see_group(self, path: str) -> None:
-        """Read which nodes' own metadata may be behind a group's copies.
-
-        Raises
-        ------
-        ManifestError
-            The group's ``zarr.json`` does not say it validly.
-        """
-        body = await self.metadata(path)
-        # Not parsed without need: it may describe many nodes.
-        node = parse_node(body) if body and b'"pending"' in body else None
-        self.remembered.changes.note(path, body, node)
-
-    async def _is_v2(self, path: str) -> bool:
-        return await self._stored(join(path, ".zarray")) is not None
-
-    async def metadata(self, path: str) -> bytes | None:
-        """Read the ``zarr.json`` that counts for a node."""
-        return self.remembered.changes.counting(path, await self.stored(path))
-
-    async def stored(self, path: str) -> bytes | None:
-        """Read a node's own ``zarr.json``."""
-        return await self._stored(join(path, "zarr.json"))
-
-    async def _stored(self, key: str) -> bytes | None:
-        found = await self._store.get(key, default_buffer_prototype())
-        return None if found is None else found.to_bytes()
-
-    def _stored_sync(self, key: str) -> bytes | None:
-        store: Any = self._store  # get_sync is not declared by ``Store``
-        found = store.get_sync(key, prototype=default_buffer_prototype())
-        return None if found is None else found.to_bytes()
-
 
 def _route_in(array: ChunkManifestTransformer, path: str, key: str) -> Route:
     """Return the route of a key below a manifest array, of which it may not be a chunk."""
@@ -431,10 +404,13 @@ def _route_in(array: ChunkManifestTransformer, path: str, key: str) -> Route:
     return NATIVE if index is None else Chunk(array, index)
 
 
-def _array_in(body: bytes | None) -> ArrayMetadata | None:
-    node = None if body is None else parse_node(body)
-    is_array = node is not None and node.get("node_type") == "array"
-    return ArrayMetadata("", node) if node is not None and is_array else None
+def _agree(own: ArrayMetadata, copy: ArrayMetadata) -> bool:
+    """Whether own metadata and a copy declare the same, or neither declares a manifest."""
+    return own.agreed == copy.agreed or not (_declares(own) or _declares(copy))
+
+
+def _copy_of(group: str, array: ArrayMetadata) -> ConsolidatedCopy:
+    return ConsolidatedCopy(group, _declares(array), dump_briefly(array.metadata))
 
 
 def _declares(array: ArrayMetadata) -> bool:

@@ -20,7 +20,9 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
     PendingChanges,
+    ancestors,
     arrays_in,
+    contradicted_members,
     dump_briefly,
     impossible_member,
     join,
@@ -74,10 +76,24 @@ class ConsolidatedCopy(Struct, frozen=True):
         Path of the group.
     declares : bool
         Whether they declare a manifest.
+    made_of : bytes
+        The metadata that they have.
     """
 
     group: str
     declares: bool
+    made_of: bytes
+
+    @property
+    def array(self) -> ArrayMetadata:
+        """The metadata that they have, parsed."""
+        return ArrayMetadata("", json.loads(self.made_of))
+
+    def has(self, array: ArrayMetadata) -> bool:
+        """Whether they say the same."""
+        if dump_briefly(array.metadata) == self.made_of:
+            return True
+        return not contradicted_members(array.metadata, self.array.metadata)
 
 
 class NodeState(Struct):
@@ -191,6 +207,9 @@ class NodeTable:
         self._expected = dict(remembered.digests or {})
         self._digests: dict[str, tuple[bytes, bytes]] = {}
         self._replaced: set[str] = set()  # paths of which different metadata were seen
+        self.groups_with_copies: set[str] = set()
+        # Paths of members whose own metadata were shown since those of the group with copies.
+        self._shown: set[str] = set()
         self._states: dict[str, NodeState] = {}
 
     def _known(self, path: str) -> NodeState:
@@ -251,6 +270,8 @@ class NodeTable:
         impossible = impossible_member(node)
         if impossible is not None:
             raise not_a_path(path, impossible)
+        if "consolidated_metadata" in node:
+            self._shown -= {each for each in self._shown if path in ancestors(each)}
         declaring = self._reveal_arrays(path, node)
         if node.get("node_type") == "group":
             self._state(path).own = "group"
@@ -358,6 +379,7 @@ class NodeTable:
     def _forget_copies(self, group: str) -> None:
         """Forget a group's consolidated metadata."""
         described = self._known(group).described
+        self.groups_with_copies.discard(group)
         if described:
             self._state(group).described = None
             for path in described:
@@ -382,14 +404,22 @@ class NodeTable:
         if group is None:
             state.own = "manifest" if declaring else "native"
         else:
-            state.copy = ConsolidatedCopy(group, declaring)
+            state.copy = ConsolidatedCopy(group, declaring, metadata)
+            self.groups_with_copies.add(group)
             above = self._state(group)
             above.described = above.described or set()
             above.described.add(path)
         is_native_somewhere = state.own == "native" or (
             state.copy is not None and not state.copy.declares
         )
-        if path in self.declared and is_native_somewhere:
+        is_contradicted = (
+            group is None
+            and path in self.declared
+            and state.copy is not None
+            and state.copy.made_of != metadata
+            and state.copy.array.agreed != array.agreed
+        )
+        if is_contradicted or (path in self.declared and is_native_somewhere):
             state.array, state.made_of = UNSETTLED, b""
             return UNSETTLED
         state.array, state.made_of = known, metadata

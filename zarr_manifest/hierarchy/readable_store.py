@@ -40,6 +40,9 @@ class ReadableStore(StoreOnStore):
     # In the store of one array: the store that zarr opened it from.
     _opener: Any = None
 
+    # Whether all members of a group with copies are shown as they are at the same time.
+    _shows_one_state = True
+
     _is_on_disk: bool
     """Whether the hierarchy is on this machine, so that no request takes time."""
 
@@ -80,6 +83,11 @@ class ReadableStore(StoreOnStore):
         metadata = await self._readable.get(key, prototype)
         # What zarr is shown now belongs to no array that is open.
         nodes = nodes if self._opener is None else self._opener._nodes
+        if self._shows_one_state and nodes.groups_with_copies:
+            stored = None if metadata is None else metadata.to_bytes()
+            own = await nodes.of_one_state(route.path, stored)
+            if own is not stored:
+                metadata = None if own is None else prototype.buffer.from_bytes(own)
         return _reveal(nodes, route.path, metadata, prototype, byte_range)
 
     def get_sync(

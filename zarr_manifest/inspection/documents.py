@@ -39,8 +39,8 @@ class Problem:
     ----------
     code : str
         Stable identifier (specification, "Error codes"); of a note,
-        ``"lock_missing"``, ``"checksums_missing"``, ``"entries_missing"`` or
-        ``"metadata_behind"``; ``"differs_from_model"``.
+        ``"lock_missing"``, ``"checksums_missing"``, ``"entries_missing"``,
+        ``"metadata_behind"`` or ``"metadata_differ"``; ``"differs_from_model"``.
     phase : {"declaration", "manifest"}
         Whether ``zarr.json`` or a manifest document is wrong.
     array : str

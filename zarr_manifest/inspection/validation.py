@@ -28,6 +28,7 @@ from zarr_manifest.format import (
     PendingChange,
     arrays_in,
     collect,
+    contradicted_members,
     differences,
     dump_node,
     interpret_codecs,
@@ -39,6 +40,8 @@ from zarr_manifest.hierarchy import (
     DeclaredArray,
     InspectedHierarchy,
     Node,
+    contradiction,
+    copies_in,
     list_nodes,
     no_hierarchy,
     only_consolidated,
@@ -272,6 +275,10 @@ class Validator:
                 yield problem_of(node.path, "declaration", error)
             async for problem in self._consolidated(node, nodes, pending or {}):
                 yield problem
+            for copy in (each for each in copies_in(node) if each.kind == "group"):
+                own = nodes.get(copy.path, copy)
+                if own.is_own and contradicted_members(own.metadata, copy.metadata):
+                    yield _contradicted(own, copy.metadata, node)
             if pending:
                 async for note in self._removed(node, pending):
                     yield note
@@ -291,13 +298,11 @@ class Validator:
                 error = only_consolidated(path, None, group.path)
                 yield problem_of(path, "declaration", error)
             elif ArrayMetadata("", own.metadata).agreed != array.agreed:
-                error = InvalidConfigurationError(
-                    f"the consolidated metadata of {group.path or '/'!r} declares another manifest "
-                    "than the array's own 'zarr.json'",
-                    remedy="Consolidate the metadata again.",
-                )
+                error = contradiction(path, group.path, own.metadata, array.metadata)
                 yield problem_of(path, "declaration", error)
             else:
+                if contradicted_members(own.metadata, array.metadata):
+                    yield _contradicted(own, array.metadata, group)
                 where = f"in the consolidated metadata of {group.path or '/'!r}, "
                 # What both say alike is reported of the array's own.
                 if array.declaration and array.metadata != own.metadata:
@@ -331,6 +336,13 @@ class Validator:
             yield note_of(node.path, "declaration", "checksums_missing", _UNPROTECTED)
         inline = None if node.body is None else inline_text(node.body)
         self.declared.append(DeclaredDocuments(array, inline))
+
+
+def _contradicted(own: Node, copy: Mapping[str, Any], group: Node) -> Problem:
+    """Return the note on own metadata that read as they are, but that no writer changes."""
+    error = contradiction(own.path, group.path, own.metadata, copy)
+    text = Advice(f"{own.kind} {own.path!r}: {error.problem}. ", error.remedy or "")
+    return Problem("metadata_differ", "declaration", own.path, None, text, is_note=True)
 
 
 def _foreign_names(array: DeclaredArray) -> Iterator[ManifestError]:

@@ -16,8 +16,8 @@ from zarr_manifest.writing.chunk_places import (
     chunk_place,
 )
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
-from zarr_manifest.writing.commit import Change, give_way
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store
+from zarr_manifest.writing.commit import Change
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, give_way, guarded_store
 from zarr_manifest.writing.editing import edit
 from zarr_manifest.writing.edits import is_native
 from zarr_manifest.writing.recovering import recover

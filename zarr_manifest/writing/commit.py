@@ -16,19 +16,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
-
-import zarr
-from zarr.buffer import default_buffer_prototype
-from zarr.storage import MemoryStore
+from typing import Any
 
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
 from zarr_manifest.format import (
     ancestors,
     consolidated_members,
+    contradicted_members,
     dump_node,
     has_consolidated,
     impossible_name,
@@ -39,27 +34,24 @@ from zarr_manifest.format import (
     with_pending,
     without_copies,
 )
-from zarr_manifest.hierarchy import ManifestStore
+from zarr_manifest.hierarchy import Contradiction
 from zarr_manifest.stores import store_name
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored
-from zarr_manifest.writing.finishing import finish, own_digest, parsed, replace_own, uncopied
+from zarr_manifest.writing.committable import (
+    is_group,
+    member_of,
+    require_groups,
+    require_opening,
+)
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, give_way
+from zarr_manifest.writing.finishing import (
+    finish,
+    own_digest,
+    parsed,
+    replace_own,
+    settled_contradiction,
+    uncopied,
+)
 from zarr_manifest.writing.threads import Call, in_threads
-
-# Its annotations name types of packages that may not be installed.
-_untyped_zarr: Any = zarr
-
-# Others may commit at the same time, to other nodes.
-_MOST_ATTEMPTS = 20
-
-# In seconds, about as long as a commit takes: two that met must not meet again.
-_PAUSE = 0.05
-
-
-def give_way(conflict: WriteConflictError, attempt: int, most: int = _MOST_ATTEMPTS) -> None:
-    """Wait for another writer; raise its conflict if this was the last of so many attempts."""
-    if attempt == most:
-        raise conflict
-    time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
 
 
 class Change:
@@ -69,9 +61,14 @@ class Change:
     ----------
     store : GuardedStore
         The hierarchy's own store.
+    replaces : bool
+        Whether nodes may be read whose own metadata and copies contradict each other, because
+        they will be set or removed whatever they are.
 
     Attributes
     ----------
+    contradictions : dict of str to Contradiction
+        Such nodes, by path.
     finished : set of str
         Paths of the nodes whose own metadata an earlier writer had left behind.
     is_committed : bool
@@ -89,8 +86,10 @@ class Change:
     (['', 'a'], [])
     """
 
-    def __init__(self, store: GuardedStore) -> None:
+    def __init__(self, store: GuardedStore, *, replaces: bool = False) -> None:
         self.store = store
+        self.contradictions: dict[str, Contradiction] = {}
+        self._replaces = replaces
         self.finished: set[str] = set()
         self.is_committed = False
         self._before: dict[str, Stored] = {}
@@ -113,6 +112,8 @@ class Change:
         ------
         LocationNotAllowedError
             It lies behind a symbolic link.
+        InvalidConfigurationError
+            A copy contradicts it.
         """
         if path not in self._before:
             self.read_many([path])
@@ -128,6 +129,27 @@ class Change:
         for _, level in sorted(levels.items()):
             calls = (Call(0, functools.partial(self._found, path)) for path in level)
             self._before |= dict(zip(level, in_threads(calls), strict=True))
+            for path in level:
+                self._compare(path)
+
+    def _compare(self, path: str) -> None:
+        """Refuse own metadata that copies contradict: writing one of them would lose the other."""
+        groups = [*reversed([*ancestors(path)])]
+        own = self._before[path].body
+        is_ours = self.is_committed and path in self._after  # copies may have been added since
+        copies = [] if own is None or is_ours else filter(self.has_copies, groups)
+        for group in copies:
+            copy = self._copies_in(group).get(member_of(group, path))
+            if isinstance(copy, dict) and contradicted_members(self._node(path), copy):
+                break
+        else:
+            return
+        contradiction = settled_contradiction(self.store, path, self._before)
+        if contradiction is None:
+            return
+        if not self._replaces:
+            raise contradiction.error
+        self.contradictions[path] = contradiction
 
     def _found(self, path: str) -> Stored:
         self.store.require_own(join(path, "zarr.json"))
@@ -154,7 +176,7 @@ class Change:
 
     def nodes(self) -> dict[str, Stored]:
         """Return all nodes that can be reached from the root through groups, by path."""
-        return self._reached("", lambda path: _is_group(self._node(path)))
+        return self._reached("", lambda path: is_group(self._node(path)))
 
     def others(self) -> list[str]:
         """Return paths in groups, read by :meth:`nodes`, that have something else than a node."""
@@ -189,6 +211,7 @@ class Change:
         self._parsed.clear()
         self._copies.clear()
         self._names.clear()
+        self.contradictions.clear()
         self.__dict__.pop("_is_empty", None)
 
     # What it will be ----------------------------------------------------------------
@@ -264,7 +287,7 @@ class Change:
         """Whether a node, or a copy of it, is not what it is to be."""
         node = self._new_node(path)
         return self._own_differs(path, after) or any(
-            uncopied(self._copies_in(group).get(_member(group, path))) != node
+            uncopied(self._copies_in(group).get(member_of(group, path))) != node
             for group in ancestors(path)
             if self.has_copies(group)
         )
@@ -301,8 +324,8 @@ class Change:
 
     def _will_be_group(self, path: str) -> bool:
         if path in self._after or (path in self._default and self.read(path).body is None):
-            return _is_group(self._new_node(path))
-        return _is_group(self._node(path))
+            return is_group(self._new_node(path))
+        return is_group(self._node(path))
 
     def _put(
         self, place: str | None, changed: Mapping[str, bytes | None], *, is_complete: bool
@@ -317,11 +340,11 @@ class Change:
         members = self._members(place, is_complete=is_complete)
         for path in changed.keys() - {place}:
             if changed[path] is None:
-                members.pop(_member(place, path), None)
+                members.pop(member_of(place, path), None)
             else:
-                members[_member(place, path)] = self._new_node(path)
+                members[member_of(place, path)] = self._new_node(path)
         between = {
-            group: _member(place, group)
+            group: member_of(place, group)
             for path in changed
             for group in ancestors(path)
             if group.startswith(_below(place)) and group != place and group not in changed
@@ -330,19 +353,19 @@ class Change:
             # zarr finds no node whose groups have no copies.
             if member not in members and (node := self._node(group)) is not None:
                 members[member] = without_copies(node)
-        _require_groups(place, members, changed)
+        require_groups(place, members, changed)
         behind = [
             *(path for path in changed if path != place and self._own_differs(path, changed[path])),
             # Groups between have copies, too, that have to follow.
             *(group for group in between if self.has_copies(group)),
         ]
-        pending = {_member(place, path): own_digest(self.read(path)) for path in sorted(behind)}
+        pending = {member_of(place, path): own_digest(self.read(path)) for path in sorted(behind)}
         node = (self._new_node(place) if changed.get(place) else self._node(place)) or {}
         document = dump_node(with_pending(with_members(node, members), pending))
         if document == before.body:
             return None
         if not is_complete and not self.has_copies(place):
-            _require_opening(document)
+            require_opening(document)
         return self.store.replace(join(place, "zarr.json"), before, document)
 
     def _copies_in(self, group: str) -> dict[str, Any]:
@@ -362,10 +385,14 @@ class Change:
         nodes = self._reached(group, self._will_be_group)
         members: dict[str, Any] = {}
         for path in nodes.keys() - {group}:
+            if path in self.contradictions.keys() - self._after.keys():
+                raise self.contradictions[path].error
             node = self._node(path)
+            if node is None and path in self._after:
+                continue  # it is replaced
             if node is None:
                 raise InvalidConfigurationError("'zarr.json' is not a JSON object", array=path)
-            members[_member(group, path)] = without_copies(node)
+            members[member_of(group, path)] = without_copies(node)
         return members
 
     def _finish(self, place: str | None, committed: Stored | None) -> None:
@@ -412,59 +439,13 @@ class Change:
             if path in self._after:
                 is_other = uncopied(old[path]) != uncopied(new)
             else:
-                is_other = not _is_group(new) and (new is not None or _is_group(old[path]))
+                is_other = not is_group(new) and (new is not None or is_group(old[path]))
             if is_other:
                 raise error.in_context(array=path) from error.__cause__
 
 
-def _is_group(node: Any) -> bool:
-    return isinstance(node, dict) and cast("dict[str, Any]", node).get("node_type") == "group"
-
-
 def _has_copies(node: dict[str, Any] | None) -> bool:
-    return _is_group(node) and has_consolidated(node or {})
-
-
-def _require_opening(document: bytes) -> None:
-    """Refuse to add copies to a group that could not be opened with them any more.
-
-    Raises
-    ------
-    InvalidConfigurationError
-    """
-    memory = MemoryStore({"zarr.json": default_buffer_prototype().buffer.from_bytes(document)})
-    try:
-        _untyped_zarr.open_group(ManifestStore(memory, read_only=True), mode="r")
-    except Exception as error:  # whatever zarr's parsers raise is the reason
-        raise InvalidConfigurationError(
-            "several nodes are to change at once, which takes consolidated metadata, but with "
-            f"these the hierarchy could not be opened: {error}",
-            remedy="Repair or remove the node that is meant, or change one node at a time.",
-        ) from error
-
-
-def _require_groups(
-    place: str, members: Mapping[str, Any], changed: Mapping[str, bytes | None]
-) -> None:
-    """Refuse a change that would leave nodes below what is no group any more.
-
-    Raises
-    ------
-    WriteConflictError
-        Another writer has created nodes there, or has put an array above those that change.
-    """
-    groups = {member for member, node in members.items() if _is_group(node)}
-    closed = {_member(place, path) for path in changed if path != place} - groups
-    for member in members:
-        for above in ancestors(member):
-            is_ours = join(place, member) in changed
-            if above and (above in closed or (is_ours and above in members.keys() - groups)):
-                raise WriteConflictError(
-                    f"there would be no group above it: {join(place, above)!r} is to be removed or "
-                    "is an array",
-                    array=join(place, member),
-                    remedy="Check what is there now, and write again if it is what you want.",
-                )
+    return is_group(node) and has_consolidated(node or {})
 
 
 def _groups_above_all(paths: Iterable[str]) -> Iterator[str]:
@@ -478,7 +459,3 @@ def _groups_above_all(paths: Iterable[str]) -> Iterator[str]:
 
 def _below(group: str) -> str:
     return f"{group}/" if group else ""
-
-
-def _member(group: str, path: str) -> str:
-    return path[len(group) :].lstrip("/")

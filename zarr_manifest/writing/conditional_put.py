@@ -7,7 +7,9 @@ error, unless the caller promises to be the only writer.
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
@@ -46,6 +48,20 @@ from zarr_manifest.zarr_internals import ensure_open, sync
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
+
+
+# Others may commit at the same time, to other nodes.
+_MOST_ATTEMPTS = 20
+
+# In seconds, about as long as a commit takes: two that met must not meet again.
+_PAUSE = 0.05
+
+
+def give_way(conflict: WriteConflictError, attempt: int, most: int = _MOST_ATTEMPTS) -> None:
+    """Wait for another writer; raise its conflict if this was the last of so many attempts."""
+    if attempt == most:
+        raise conflict
+    time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import OwnKeys, can_list, inside_store, list_own
-from zarr_manifest.writing.commit import Change, give_way
-from zarr_manifest.writing.conditional_put import GuardedStore
+from zarr_manifest.writing.commit import Change
+from zarr_manifest.writing.conditional_put import GuardedStore, give_way
 from zarr_manifest.writing.edits import Edits, Index, coordinates_of, is_native
 from zarr_manifest.writing.finishing import uncopied
 from zarr_manifest.writing.rewriting import Rewriting

@@ -91,6 +91,9 @@ class EditedStore(ManifestStore):
         As of :class:`ManifestStore`.
     """
 
+    # The commit finds out what others have changed meanwhile.
+    _shows_one_state = False
+
     def __init__(
         self,
         location: Any,

@@ -129,19 +129,28 @@ class StagedStore(OwnStore):
     async def first(self, path: str) -> bytes | None:
         """Return the ``zarr.json`` of a node as it was before the edit, and remember it."""
         if path not in self._edits.before:
-            found = await self._store.get(join(path, "zarr.json"), default_buffer_prototype())
-            self._edits.before.setdefault(path, None if found is None else found.to_bytes())
+            self._edits.before.setdefault(path, await self._stored(path))
         return self._edits.before[path]
+
+    async def _stored(self, path: str) -> bytes | None:
+        found = await self._store.get(join(path, "zarr.json"), default_buffer_prototype())
+        return None if found is None else found.to_bytes()
 
     async def document(self, path: str) -> bytes | None:
         """Return the ``zarr.json`` of a node as it is to be."""
-        after = self._edits.after
+        after, is_first = self._edits.after, path not in self._edits.before
         body = after[path] if path in after else await self.first(path)
-        node = None if body is None or not after else parse_node(body)
-        if node is None or not has_consolidated(node):
+        if body is None or b"consolidated_metadata" not in body:
             return body
+        # Its copies are as they are now: others may commit, and own metadata follow.
+        present = body if is_first else await self._stored(path)
+        node, now = parse_node(body), parse_node(present or b"")
+        if node is None or now is None or not has_consolidated(node):
+            return body
+        if not after:
+            return present
         below = f"{path}/" if path else ""
-        members = consolidated_members(node)
+        members = consolidated_members(now)
         for changed, document in after.items():
             if changed == path or not changed.startswith(below):
                 continue

@@ -1,12 +1,14 @@
 """Own metadata of nodes that are behind a group's copies: what a commit leaves to be written.
 
 The copies say ``pending`` which own documents are to follow (specification, "Consolidated
-metadata"). Any writer writes them, several at once, and then removes ``pending``.
+metadata"). Any writer writes them, several at once, and then removes ``pending``. Own documents
+that are not behind, and differ from a copy, contradict it.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,6 +16,7 @@ from typing import Any, cast
 from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import (
     PendingChange,
+    ancestors,
     document_checksum,
     dump_node,
     has_consolidated,
@@ -24,7 +27,8 @@ from zarr_manifest.format import (
     with_pending,
     without_copies,
 )
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored
+from zarr_manifest.hierarchy import Contradiction, being_changed, find_contradiction
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, give_way
 from zarr_manifest.writing.threads import Call, in_threads
 
 
@@ -123,6 +127,41 @@ def _follow(
             raise
         return member, None
     return member, Stored(body)
+
+
+def settled_contradiction(
+    store: GuardedStore, path: str, known: Mapping[str, Stored]
+) -> Contradiction | None:
+    """Return how a node's own metadata and copies contradict each other, once they stay the same.
+
+    Others may have committed between two of the readings: both are read again until nothing has
+    changed meanwhile.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The hierarchy's own store.
+    path : str
+        Path of the node.
+    known : mapping of str to Stored
+        What was read of it, and of the groups above it.
+
+    Raises
+    ------
+    WriteConflictError
+        Others go on committing.
+    """
+    paths = [*reversed([*ancestors(path)]), path]
+    bodies = {each: known[each].body for each in paths}
+    for attempt in itertools.count(1):
+        before = bodies
+        bodies = {each: store.read(join(each, "zarr.json")).body for each in paths}
+        groups = {each: body for each, body in bodies.items() if each != path}
+        found = find_contradiction(path, bodies[path], groups)
+        if found is None or bodies == before:
+            return found
+        give_way(being_changed(path), attempt)
+    raise AssertionError  # the last attempt has raised
 
 
 def replace_own(store: GuardedStore, key: str, before: Stored, body: bytes | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from zarr.abc.store import Store
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def recover(
     location: str | Path | ObjectStore | Store,
     *,
+    keep: Literal["consolidated", "own"] | None = None,
     sole_writer: bool = False,
     allow: Allow = None,
 ) -> list[str]:
@@ -26,10 +27,17 @@ def recover(
 
     Its change was made all the same: readers see it. Any other writer does this as well.
 
+    Own metadata that are not behind may contradict the copies in consolidated metadata: a copy of
+    the hierarchy was interrupted, or other software has changed one of them. Nothing tells which of
+    them is right, and no writer goes on until somebody says so.
+
     Parameters
     ----------
     location : str, Path, obstore store or zarr Store
         The hierarchy: a path, a URL or a store.
+    keep : {"consolidated", "own"}, optional
+        Which of both counts where they contradict each other, and replaces the other: what readers
+        of consolidated metadata see, or the nodes' own. By default, a contradiction is an error.
     sole_writer : bool
         Promise that nobody else writes there; see :func:`write_manifest`.
     allow : mapping of str to Access, or iterable of str, optional
@@ -38,14 +46,19 @@ def recover(
     Returns
     -------
     list of str
-        Paths of the nodes whose own metadata were behind.
+        Paths of the nodes whose own metadata were behind, or whose metadata contradicted each
+        other.
 
     Raises
     ------
     SourceNotFoundError
         There is no hierarchy.
+    InvalidConfigurationError
+        Own metadata and copies contradict each other; or, to keep them, own metadata are damaged.
     ManifestError
         The hierarchy cannot be read or written.
+    ValueError
+        `keep` is something else.
 
     Examples
     --------
@@ -55,8 +68,17 @@ def recover(
     >>> recover(root)
     []
     """
+    if keep not in (None, "consolidated", "own"):
+        raise ValueError(f"keep must be 'consolidated' or 'own', not {keep!r}")
     hierarchy = InspectedHierarchy.open(location, allow=allow)
-    change = Change(guarded_store(location, hierarchy.allow, sole_writer=sole_writer))
+    guarded = guarded_store(location, hierarchy.allow, sole_writer=sole_writer)
+    change = Change(guarded, replaces=keep is not None)
     if not change.nodes() and change.store.is_empty():
         raise no_hierarchy(hierarchy.store)
-    return sorted(change.finished)
+    for path, found in sorted(change.contradictions.items()):
+        own = found.own if found.own is not None and "node_type" in found.own else None
+        kept = found.copy if keep == "consolidated" else own
+        if kept is None:
+            raise found.error
+        change.set(path, kept)
+    return sorted(change.finished | {*change.commit()})

@@ -170,7 +170,8 @@ def write_hierarchy(
     array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint8)
     """
     renaming = Renaming(rename or {})
-    change = Change(guarded_store(location, allow, sole_writer=sole_writer))
+    guarded = guarded_store(location, allow, sole_writer=sole_writer)
+    change = Change(guarded, replaces=overwrite)
     own = change.store.store
     if not overwrite and change.node("") is not None:
         raise WriteConflictError(
