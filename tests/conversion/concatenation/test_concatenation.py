@@ -82,6 +82,45 @@ def test_native_hierarchies_are_those_of_xarray(counts: list[int]) -> None:
 # ------------------------------------------------ what others get wrong without an error
 
 
+def lengths(root: Path, start: int, **lengths: int) -> Path:
+    """Native arrays along the dimension; one may be called like it."""
+    for path, length in lengths.items():
+        values = np.arange(start, start + length, dtype="i4")
+        name = path.replace("_", "/")
+        zarr.create_array(root, name=name, data=values, chunks=2, dimension_names=["time"])
+    zarr.open_group(root)
+    return root
+
+
+@pytest.mark.parametrize("names", [("v", "w"), ("time", "w"), ("g_v", "g_w")])
+@pytest.mark.parametrize("where", [0, 1])
+def test_arrays_of_other_lengths(names: tuple[str, str], where: int, tmp_path: Path) -> None:
+    """Somebody has resized one of them."""
+    first, second = names
+    pair = [
+        lengths(tmp_path / f"{n}.zarr", 4 * n, **{first: 4, second: 6 if n == where else 4})
+        for n in (0, 1)
+    ]
+    before = (pair[0] / "zarr.json").read_bytes()
+    other = second.replace("_", "/")
+    for action in (
+        lambda: zm.append(pair[0], pair[1], dim="time"),
+        lambda: zm.append(pair[0], pair[1], dim="time", replace=True),
+        lambda: zm.concat(pair, dim="time", target=tmp_path / "both.zarr"),
+    ):
+        with pytest.raises(NotConvertibleError, match="6 values along 'time', and") as caught:
+            action()
+        assert caught.value.array == other
+        assert f"{first.replace('_', '/')!r} has 4 (in " in str(caught.value)
+    assert (pair[0] / "zarr.json").read_bytes() == before
+    assert not (tmp_path / "both.zarr/zarr.json").exists()
+
+
+def test_groups_may_have_other_lengths(tmp_path: Path) -> None:
+    pair = [lengths(tmp_path / f"{n}.zarr", 4 * n, daily_v=2, hourly_v=4) for n in (0, 1)]
+    assert zm.append(pair[0], pair[1], dim="time").arrays == 2
+
+
 def test_a_joint_inside_a_chunk_is_split_where_chunks_are_uncompressed(tmp_path: Path) -> None:
     parts = [
         Part(np.arange(3, dtype="<i4") * 4 + 100, (2,), ()),

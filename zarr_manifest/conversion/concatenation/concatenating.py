@@ -20,6 +20,7 @@ from zarr_manifest.conversion.joining import (
     UnreadableValues,
     digest_of,
     join_inputs,
+    require_one_length,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, ConversionReport, Node, Progress
 from zarr_manifest.conversion.target import write_hierarchy
@@ -148,7 +149,20 @@ def concatenation(inputs: Sequence[Input], dim: str) -> Joined:
     ManifestError
         Values of a coordinate cannot be read.
     """
+    _require_one_length(inputs, dim)
     return join_inputs(inputs, JoinRules(dim, is_strict=True), _digests)
+
+
+def _require_one_length(inputs: Sequence[Input], dim: str) -> None:
+    """Refuse arrays of a group that have other lengths: each would go on in another place."""
+    wrong = {node.path for each in inputs for node in each.refused}
+    for given in inputs:
+        groups: dict[str, list[tuple[str, ArrayNode, int]]] = {}
+        for path, node, axis in given.along(dim):
+            if path not in wrong and all(path in each.arrays for each in inputs):
+                groups.setdefault(path.rpartition("/")[0], []).append((path, node, axis))
+        for arrays in groups.values():
+            require_one_length(arrays, dim, given.name)
 
 
 def _digests(

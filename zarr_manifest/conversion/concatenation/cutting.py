@@ -22,10 +22,10 @@ from zarr_manifest.conversion.joining import (
     chunks_of,
     is_held,
     joined_values,
+    require_one_length,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
 
 if TYPE_CHECKING:
@@ -184,17 +184,11 @@ def trim(
 def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:
     given = growing.existing
     along = list(given.along(dim))
-    lengths = {path: node.metadata["shape"][axis] for path, node, axis in along}
     if not along:
         raise NotConvertibleError(f"no array has the dimension {dim!r}")
-    if len(set(lengths.values())) > 1:
-        one, other = sorted(lengths, key=lambda path: lengths[path])[:: len(lengths) - 1][:2]
-        raise NotConvertibleError(
-            f"it has {counted(lengths[other], 'value')} along {dim!r}, and {one!r} has "
-            f"{lengths[one]:,}",
-            array=other,
-        )
-    length = next(iter(lengths.values()))
+    require_one_length(along, dim, given.name)
+    _, first, axis = along[0]
+    length: int = first.metadata["shape"][axis]
     for unreadable in given.refused:
         raise NotConvertibleError(f"it cannot be read: {unreadable.reason}", array=unreadable.path)
     whole = math.lcm(*(chunk_shape(node)[axis] for _, node, axis in along if not is_held(node)))

@@ -9,6 +9,7 @@ from zarr_manifest.conversion.joining.comparing import (
     axis_of,
     is_coordinate,
     joined_values,
+    require_one_length,
 )
 from zarr_manifest.conversion.joining.inputs import Input, is_held, loaded_variable, stored_variable
 from zarr_manifest.conversion.joining.joining import Joined, JoinedArray, join_inputs
@@ -44,6 +45,7 @@ __all__ = [
     "join_inputs",
     "joined_values",
     "loaded_variable",
+    "require_one_length",
     "stored_variable",
     "whole",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from zarr_manifest.conversion.virtual import loaded_node
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid
 from zarr_manifest.manifest import Manifest
+from zarr_manifest.showing import counted
 
 # Attributes that name other variables, on which the meaning of the numbers depends.
 _NAMING = ("bounds", "climatology", "grid_mapping")
@@ -42,6 +43,33 @@ def axis_of(node: ArrayNode, dim: str) -> int | None:
 def is_coordinate(node: ArrayNode) -> bool:
     """Whether an array has the values of the one dimension whose name it has."""
     return dimensions(node) == [node.path.rpartition("/")[2]]
+
+
+def require_one_length(arrays: Iterable[tuple[str, ArrayNode, int]], dim: str, name: str) -> None:
+    """Refuse arrays that have other lengths along a dimension.
+
+    Parameters
+    ----------
+    arrays : iterable of (str, ArrayNode, int)
+        Path, node, and which of its axes the dimension is.
+    dim : str
+        The dimension.
+    name : str
+        What messages call the hierarchy.
+
+    Raises
+    ------
+    NotConvertibleError
+    """
+    lengths = {path: node.metadata["shape"][axis] for path, node, axis in arrays}
+    if len(set(lengths.values())) > 1:
+        one, other = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
+        raise NotConvertibleError(
+            f"it has {counted(lengths[other], 'value')} along {dim!r}, and {one!r} has "
+            f"{lengths[one]:,} (in {name})",
+            array=other,
+            remedy="Make arrays of a group equally long, with `resize` in an edit.",
+        )
 
 
 def names_of_others(node: ArrayNode) -> dict[str, Any]:
