@@ -182,6 +182,18 @@ def test_other_nodes_are_written(state: str) -> None:
     assert zarr.open_group(zm.ManifestStore(store), mode="r")["w"][:2].tolist() == [7, 7]
 
 
+@pytest.mark.parametrize("body", [None, b"", b"{}", b"[]"])
+def test_damaged_metadata_without_a_copy(body: bytes | None) -> None:
+    store, _ = two_days()
+    plain = objects(store)
+    put(store, "zarr.json", changed(plain["zarr.json"], consolidated_metadata=...))
+    put(store, "v/zarr.json", plain["v/zarr.json"][:90] if body is None else body)
+    before = objects(store)
+    with pytest.raises(zm.errors.ManifestError, match="array 'v'"):
+        zm.append(store, day(2), dim="time")
+    assert objects(store) == before
+
+
 # What puts it right ---------------------------------------------------------------------------
 
 

@@ -166,9 +166,10 @@ class Growing:
         return {path: found.body for path, found in nodes.items()}
 
     def has_dimension(self, path: str, dim: str) -> bool:
-        """Whether a node is an array along a dimension, readable or not."""
+        """Whether a node is an array along a dimension, readable or not, or may be one."""
         stated = self.change.node(path) or {}
-        return dim in (stated.get("dimension_names") or ())
+        is_damaged = self.change.read(path).body is not None and "node_type" not in stated
+        return is_damaged or dim in (stated.get("dimension_names") or ())
 
     def set_all(
         self, arrays: Iterable[JoinedArray], replaced: Sequence[tuple[range, Input]] | None = None
