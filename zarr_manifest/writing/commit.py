@@ -22,6 +22,7 @@ from typing import Any
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
 from zarr_manifest.format import (
     ancestors,
+    as_object,
     consolidated_members,
     contradicted_members,
     dump_node,
@@ -137,12 +138,11 @@ class Change:
         groups = [*reversed([*ancestors(path)])]
         own = self._before[path].body
         is_ours = self.is_committed and path in self._after  # copies may have been added since
-        copies = [] if own is None or is_ours else filter(self.has_copies, groups)
-        for group in copies:
-            copy = self._copies_in(group).get(member_of(group, path))
-            if isinstance(copy, dict) and contradicted_members(self._node(path), copy):
-                break
-        else:
+        if own is None or is_ours:
+            return
+        copies = [self._copies_in(group).get(member_of(group, path)) for group in groups]
+        stated = [copy for each in copies if (copy := as_object(each)) is not None]
+        if not any(contradicted_members(self._node(path), copy) for copy in stated):
             return
         contradiction = settled_contradiction(self.store, path, self._before)
         if contradiction is None:

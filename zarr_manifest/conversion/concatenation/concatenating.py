@@ -6,6 +6,7 @@ joined: the numbers of the other arrays would be in a wrong place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,11 +156,12 @@ def concatenation(inputs: Sequence[Input], dim: str) -> Joined:
 
 def _require_one_length(inputs: Sequence[Input], dim: str) -> None:
     """Refuse arrays of a group that have other lengths: each would go on in another place."""
+    counts = Counter(path for each in inputs for path in each.arrays)
     wrong = {node.path for each in inputs for node in each.refused}
     for given in inputs:
         groups: dict[str, list[tuple[str, ArrayNode, int]]] = {}
         for path, node, axis in given.along(dim):
-            if path not in wrong and all(path in each.arrays for each in inputs):
+            if counts[path] == len(inputs) and path not in wrong:
                 groups.setdefault(path.rpartition("/")[0], []).append((path, node, axis))
         for arrays in groups.values():
             require_one_length(arrays, dim, given.name)

@@ -68,7 +68,7 @@ def require_one_length(arrays: Iterable[tuple[str, ArrayNode, int]], dim: str, n
             f"it has {counted(lengths[other], 'value')} along {dim!r}, and {one!r} has "
             f"{lengths[one]:,} (in {name})",
             array=other,
-            remedy="Make arrays of a group equally long, with `resize` in an edit.",
+            remedy="Make them equally long: in an edit, arrays can be resized.",
         )
 
 
