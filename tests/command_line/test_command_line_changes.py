@@ -173,9 +173,9 @@ def test_keeping_one_of_two_that_contradict(inputs: Path) -> None:
     own.write_text(json.dumps({**json.loads(own.read_text()), "fill_value": 5}))
     refused = run("recover", "data.zarr")
     assert "contradict each other: they differ in 'fill_value'" in refused.stderr
-    assert "zarr-manifest recover data.zarr --keep consolidated, or --keep own" in refused.stderr
+    assert "zarr-manifest recover data.zarr --trust consolidated, or --trust own" in refused.stderr
     assert "metadata_differ" in str(run("validate", "data.zarr", "--json").document["notes"])
-    done = run("recover", "data.zarr", "--keep", "consolidated")
+    done = run("recover", "data.zarr", "--trust", "consolidated")
     said = "the metadata of 1 node were behind or contradictory, and are written"
     assert done.stdout == f"data.zarr: {said}\n"
     assert run("recover", "data.zarr").stdout == "data.zarr: there is nothing to recover\n"

@@ -89,7 +89,7 @@ def contradicts(act: Callable[[], object]) -> zm.errors.InvalidConfigurationErro
         act()
     error = caught.value
     assert error.array == "g/x"
-    for named in ("'g/x/zarr.json'", "'zarr.json'", "recover(location, keep="):
+    for named in ("'g/x/zarr.json'", "'zarr.json'", "recover(location, trust="):
         assert named in str(error)
     return error
 

@@ -245,7 +245,7 @@ def test_copies_unlike_own_metadata_are_replaced_if_asked_for(memory: MemoryStor
     zarr.open_array(memory, path="g/a").attrs["x"] = 1
     with pytest.raises(InvalidConfigurationError, match="differ in 'attributes'"):
         change(memory, {"g/a": array(x=1)})
-    assert zm.recover(memory, keep="own") == ["g/a"]
+    assert zm.recover(memory, trust="own") == ["g/a"]
     assert attributes(memory) == {"": {}, "g": {}, "g/a": {"x": 1}, "g/b": {}}
     del memory._store_dict["g/a/zarr.json"]
     change(memory, {"g/a": None})

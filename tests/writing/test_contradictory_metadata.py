@@ -157,7 +157,7 @@ def test_writers_refuse_it(state: str, writer: str) -> None:
     assert isinstance(caught.value, InvalidConfigurationError)
     assert caught.value.array == "v"
     if not (state in DAMAGED and writer == "lock"):
-        for named in ("'v/zarr.json'", "'zarr.json'", "contradict", "recover(location, keep="):
+        for named in ("'v/zarr.json'", "'zarr.json'", "contradict", "recover(location, trust="):
             assert named in str(caught.value)
 
 
@@ -208,7 +208,7 @@ def values(store: MemoryStore, use_consolidated: bool) -> dict[str, list[int]]:
 def test_copies_are_kept(state: str) -> None:
     store = CONTRADICTIONS[state]()
     expected = values(store, use_consolidated=True)
-    assert zm.recover(store, keep="consolidated") == ["v"]
+    assert zm.recover(store, trust="consolidated") == ["v"]
     for use_consolidated in (True, False):
         assert values(store, use_consolidated) == expected
     assert zm.validate(store, strict=True) == []
@@ -225,11 +225,11 @@ def test_own_metadata_are_kept(state: str) -> None:
     before = objects(store)
     if state in DAMAGED:
         with pytest.raises(InvalidConfigurationError, match="empty or damaged"):
-            zm.recover(store, keep="own")
+            zm.recover(store, trust="own")
         assert objects(store) == before
         return
     own = json.loads(before["v/zarr.json"])
-    assert zm.recover(store, keep="own") == ["v"]
+    assert zm.recover(store, trust="own") == ["v"]
     after = objects(store)
     assert json.loads(after["v/zarr.json"]) == own
     assert json.loads(after["zarr.json"])["consolidated_metadata"]["metadata"]["v"] == own
@@ -237,8 +237,8 @@ def test_own_metadata_are_kept(state: str) -> None:
 
 
 def test_nothing_else_can_be_kept() -> None:
-    with pytest.raises(ValueError, match="keep must be"):
-        zm.recover(own_is_older(), keep="copies")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="trust must be"):
+        zm.recover(own_is_older(), trust="copies")  # type: ignore[arg-type]
 
 
 def test_overwriting_keeps_none_of_them() -> None:

@@ -164,7 +164,7 @@ def test_consolidating_in_an_edit(tmp_path: Path) -> None:
         if is_stale:
             with pytest.raises(zm.errors.InvalidConfigurationError), zm.edit(root) as group:
                 zarr.consolidate_metadata(group.store)
-            assert zm.recover(root, keep="own") == ["g/m"]
+            assert zm.recover(root, trust="own") == ["g/m"]
         with zm.edit(root) as group:
             zarr.consolidate_metadata(group.store)
         found = state(zm.ManifestStore(root), consolidated=True)

@@ -117,7 +117,7 @@ def contradiction(
         remedy=Advice(
             "If copying the hierarchy was interrupted, copy it again. Otherwise, say which of both "
             "is right, the consolidated metadata or its own: ",
-            Setting("keep", "consolidated", python="zarr_manifest.recover(location, keep=...)"),
+            Setting("trust", "consolidated", python="zarr_manifest.recover(location, trust=...)"),
             ".",
         ),
     )

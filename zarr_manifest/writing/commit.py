@@ -385,9 +385,9 @@ class Change:
         nodes = self._reached(group, self._will_be_group)
         members: dict[str, Any] = {}
         for path in nodes.keys() - {group}:
-            if path in self.contradictions.keys() - self._after.keys():
-                raise self.contradictions[path].error
             node = self._node(path)
+            if path in self.contradictions.keys() - self._after.keys() and not is_group(node):
+                raise self.contradictions[path].error
             if node is None and path in self._after:
                 continue  # it is replaced
             if node is None:

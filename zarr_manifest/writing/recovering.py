@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def recover(
     location: str | Path | ObjectStore | Store,
     *,
-    keep: Literal["consolidated", "own"] | None = None,
+    trust: Literal["consolidated", "own"] | None = None,
     sole_writer: bool = False,
     allow: Allow = None,
 ) -> list[str]:
@@ -35,7 +35,7 @@ def recover(
     ----------
     location : str, Path, obstore store or zarr Store
         The hierarchy: a path, a URL or a store.
-    keep : {"consolidated", "own"}, optional
+    trust : {"consolidated", "own"}, optional
         Which of both counts where they contradict each other, and replaces the other: what readers
         of consolidated metadata see, or the nodes' own. By default, a contradiction is an error.
     sole_writer : bool
@@ -54,11 +54,11 @@ def recover(
     SourceNotFoundError
         There is no hierarchy.
     InvalidConfigurationError
-        Own metadata and copies contradict each other; or, to keep them, own metadata are damaged.
+        Own metadata and copies contradict each other; or, to trust them, own metadata are damaged.
     ManifestError
         The hierarchy cannot be read or written.
     ValueError
-        `keep` is something else.
+        `trust` is something else.
 
     Examples
     --------
@@ -68,16 +68,16 @@ def recover(
     >>> recover(root)
     []
     """
-    if keep not in (None, "consolidated", "own"):
-        raise ValueError(f"keep must be 'consolidated' or 'own', not {keep!r}")
+    if trust not in (None, "consolidated", "own"):
+        raise ValueError(f"trust must be 'consolidated' or 'own', not {trust!r}")
     hierarchy = InspectedHierarchy.open(location, allow=allow)
     guarded = guarded_store(location, hierarchy.allow, sole_writer=sole_writer)
-    change = Change(guarded, replaces=keep is not None)
+    change = Change(guarded, replaces=trust is not None)
     if not change.nodes() and change.store.is_empty():
         raise no_hierarchy(hierarchy.store)
     for path, found in sorted(change.contradictions.items()):
         own = found.own if found.own is not None and "node_type" in found.own else None
-        kept = found.copy if keep == "consolidated" else own
+        kept = found.copy if trust == "consolidated" else own
         if kept is None:
             raise found.error
         change.set(path, kept)
