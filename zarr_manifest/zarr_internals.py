@@ -189,7 +189,8 @@ def prepare_arrays(wrap: Callable[[CodecPipeline], CodecPipeline]) -> None:
             return
         # zarr has no setting by which a store could say how its arrays are read: without this,
         # `zarr.open` and `xr.open_zarr` of a ManifestStore ask for each chunk alone.
-        own = StorePath(store_of(store_path.path, array.metadata), store_path.path)
+        own: Any = object.__new__(StorePath)  # normalising the path again takes ten calls
+        own.store, own.path = store_of(store_path.path, array.metadata), store_path.path
         object.__setattr__(array, "store_path", own)
         if zarr.config.get("zarr_manifest.bulk", True):
             object.__setattr__(array, "codec_pipeline", wrap(array.codec_pipeline))

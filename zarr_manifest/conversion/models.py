@@ -165,7 +165,7 @@ def from_model(
     >>> target = pathlib.Path(tempfile.mkdtemp())
     >>> model = {"zarr_format": 3, "node_type": "group", "attributes": {"title": "Seas"}}
     >>> print(from_model(model, target))
-    1 group, 0 arrays, 0 references to 0 B
+    1 group, 0 arrays, 0 references
     >>> zarr.open_group(ManifestStore(target), mode="r").attrs["title"]
     'Seas'
     """

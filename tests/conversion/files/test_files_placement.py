@@ -84,7 +84,7 @@ def test_tiles_are_placed_as_xarray_does(
     for x, width in zip(ends[0], widths, strict=False):
         for y, height in zip(ends[1], heights, strict=False):
             values = np.full((height, width), len(tiles))
-            along_x, along_y = x + step * np.arange(width), y + np.arange(height)
+            along_x, along_y = x + step * np.arange(width, dtype=float), y + np.arange(height)
             tiles.append(xr.Dataset({"v": (("y", "x"), values)}, {"x": along_x, "y": along_y}))
     if which == "one is missing":
         tiles.pop(random.randrange(len(tiles)))

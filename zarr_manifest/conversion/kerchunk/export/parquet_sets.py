@@ -90,7 +90,7 @@ def export_kerchunk_parquet(
     >>> root = pathlib.Path(tempfile.mkdtemp())
     >>> _ = zarr.create_group(root / "h").create_array("a", shape=4, chunks=2, dtype="i2")
     >>> print(export_kerchunk_parquet(root / "h", root / "refs.parq"))
-    1 group, 1 array, 0 references to 0 B
+    1 group, 1 array, 0 references
     """
     parquet()
     if record_size < 1:
