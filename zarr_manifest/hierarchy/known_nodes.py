@@ -309,7 +309,9 @@ class KnownNodes(StoredNodes):
             own = array = array_in(body := self.remembered.changes.counting(path, stored))
             copy = self._known(path).copy
         if own is not None:
-            if copy is not None and member is not None and not _agree(own, member):
+            # What is behind counts as the topmost copy does, whatever others say.
+            is_own = self.remembered.changes.standing(path, stored) == "own"
+            if copy is not None and member is not None and is_own and not _agree(own, member):
                 raise contradiction(path, copy.group, own.metadata, member.metadata)
             if path in self.declared and not _declares(own):
                 raise vanished(path, body)
