@@ -9,6 +9,7 @@ import zarr
 from conformance.adapters.mutants.registry import broken_in, replace
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import precedence
+from zarr_manifest.hierarchy import known_nodes
 from zarr_manifest.inspection import validation
 
 
@@ -58,7 +59,7 @@ def metadata_that_are_gone_unreported() -> None:
 
 @broken_in("pending/of-another-form-*-own-metadata")
 def pending_of_another_form_ignored() -> None:
-    """Take a ``pending`` that cannot be understood for none."""
+    """Take a ``pending`` that cannot be understood for none, and own metadata for what counts."""
 
     def make(parse: Any) -> Any:
         def changed(root: Any) -> Any:
@@ -70,6 +71,7 @@ def pending_of_another_form_ignored() -> None:
         return changed
 
     replace(precedence, "parse_pending", make)
+    replace(known_nodes, "_agree", lambda _: lambda own, copy: True)
 
 
 def _change_standing(of_own: Any) -> None:
