@@ -38,9 +38,9 @@ _ABOUT = """\
 - This page is written by a command: `make bench ARGS=--write-docs`. `make bench` prints the table,
   `make bench ARGS=--quick` a small one in two minutes, and `python -m benchmarks remote` the rows
   R4 alone.
-- All columns of a row are measured in the same run, over the same data: the same encoded chunks lie one
-  after the other in objects, to which the references refer, and natively, as Zarr stores them. Data are made
-  before, and are in the page cache for all.
+- All columns of a row are measured in the same run, over the same data: the same encoded chunks lie
+  one after the other in objects, to which the references refer, and natively, as Zarr stores them.
+  Data are made before, and are in the page cache for all.
 - Each cell is measured in processes of its own, which have imported zarr and opened something
   small; times are minima of a few runs. CPU seconds are those of all threads; memory is that of the
   process, beyond what it had before.

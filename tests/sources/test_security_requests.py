@@ -208,11 +208,12 @@ def test_signed_urls_of_redirects_are_not_remembered(
     sources = Sources(allow, reader_of(obstore.store.MemoryStore()))
     location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
     remembered: list[int] = []
-    for number in range(3):
+    for number in range(8):
         target = f"{second_http_server.url}/f.bin?signature={number}"
         http_server.script("f.bin", redirect(target), sticky=True)
         remembered.append(readers_of(sources, [location]))
-    assert len({*remembered}) == 1
+    # A thread may still hold the last one or two.
+    assert max(remembered) - min(remembered) < 3
 
 
 def _everything_said(error: BaseException) -> str:
