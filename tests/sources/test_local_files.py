@@ -246,7 +246,7 @@ def test_what_is_not_there(top: Path) -> None:
     for key in ("nothing", "no/thing", "d/f/g", "x" * 300, "x/" * 10_000 + "f"):
         with pytest.raises(errors.SourceNotFoundError):
             contents(directory, key)
-    with pytest.raises(errors.SourceError, match="there is a directory"):
+    with pytest.raises(errors.SourceError, match="found a directory"):
         contents(directory, "d")
     with pytest.raises(errors.SourceNotFoundError):
         contents(Directory(str(top / "no root")), "f")

@@ -345,7 +345,7 @@ class DocumentCache[K: Hashable, V]:
         self._calls: SharedCalls[K, V] = SharedCalls()
 
     def find(self, key: K) -> V | None:
-        """Return a value if it is cached; None if not, which is no value."""
+        """Return a cached value; None if absent."""
         with self._lock:
             kept = self._values.get(key)
             if kept is None:

@@ -206,7 +206,7 @@ class Directory(Struct, frozen=True):
     others : tuple of str
         Files and directories that links may lead into: the reader authorised them.
     name : str
-        What messages call the directory.
+        Placeholder for the directory in messages.
     """
 
     path: str
@@ -425,7 +425,8 @@ def require_regular(status: os.stat_result) -> os.stat_result:
 def directory_found() -> SourceError:
     """Return the error for a directory where a file must be."""
     return SourceError(
-        "there is a directory in its place", remedy="Name a file, or restore the one that was here."
+        "expected a file, found a directory",
+        remedy="Name a file, or restore the one that was here.",
     )
 
 

@@ -294,7 +294,7 @@ def _failure(
     status = _status_in(text)
     known = known_cause(error)
     if isinstance(error, IsADirectoryError):
-        return SourceError("there is a directory in its place")
+        return SourceError("expected a file, found a directory")
     is_absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status != 405
     if (is_absent or status == 410) and known is None:
         return missing_object(conditions)

@@ -73,7 +73,7 @@ _ONE_DOCUMENT = f"./manifest-{DIGEST_PLACEHOLDER}.json"
 _LONGEST = 128
 _SHORTEST = 16
 
-# Most chunks in a partition, and number of documents from which on partitions are longer.
+# Most chunks in a partition; with this many documents, partitions become longer.
 _MOST_CHUNKS = 2**17
 _MANY_DOCUMENTS = 1000
 

@@ -55,7 +55,7 @@ def require_one_length(arrays: Iterable[tuple[str, ArrayNode, int]], dim: str, n
     dim : str
         The dimension.
     name : str
-        What messages call the hierarchy.
+        Name of the hierarchy in messages.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class Input:
     Parameters
     ----------
     name : str
-        What messages call it.
+        Its name in messages.
     groups : sequence of GroupNode
         Its groups, parents first.
     arrays : mapping of str to ArrayNode

@@ -294,7 +294,7 @@ def fit(nodes: Sequence[ArrayNode], axis: int, names: Sequence[str]) -> Joint:
     axis : int
         The dimension.
     names : sequence of str
-        What messages call them.
+        Their names in messages.
 
     Raises
     ------

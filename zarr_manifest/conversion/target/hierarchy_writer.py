@@ -223,7 +223,7 @@ class _Settings:
         return stated if several else None
 
     def largest_inline(self, form: Form, inline_bytes: int) -> int:
-        """Return the number of bytes from which on a manifest is not written inline.
+        """Return the size in bytes at which a manifest is no longer written inline.
 
         Parameters
         ----------
