@@ -361,7 +361,7 @@ def test_a_directory_in_place_of_a_file(root: Path, make: Callable[[Path], Any],
     name = {"source": "f.bin", "document": "a/manifest.json", "block": "a/0.json"}[what]
     (root / name).unlink(missing_ok=True)
     (root / name).mkdir()
-    with pytest.raises(errors.SourceError, match="there is a directory"):
+    with pytest.raises(errors.SourceError, match="found a directory"):
         read(make(root))
 
 
