@@ -36,6 +36,7 @@ from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.errors import (
     Advice,
+    LocationNotAllowedError,
     ManifestError,
     NotConvertibleError,
     Setting,
@@ -347,7 +348,10 @@ class JoinedGroup:
         except NotConvertibleError as error:
             problem = error
         if run.is_known or (problem is not None and _can_be_held(nodes)):
-            found = self._held(run, axis, is_fitting=problem is None)
+            try:
+                found = self._held(run, axis, is_fitting=problem is None)
+            except LocationNotAllowedError as error:
+                raise problem or error from None  # what does not fit counts more
             if found is not None:
                 return found
         if problem is not None:
