@@ -78,34 +78,28 @@ __all__ = [
     "write_manifest",
 ]
 
-# The package of each name, imported when one of its names is first used: reading does not
-# need what writes.
-_PACKAGES = {
-    "Limits": "format",
-    "Manifest": "manifest",
-    "ManifestError": "errors",
-    "ManifestStore": "hierarchy",
-    "ModelStore": "conversion",
-    "anonymous": "sources",
-    "append": "conversion",
-    "clean": "writing",
-    "concat": "conversion",
-    "contents": "inspection",
-    "create_array": "writing",
-    "diff": "conversion",
-    "edit": "writing",
-    "enable": "integrations",
-    "entries": "writing",
-    "environment": "sources",
-    "from_model": "conversion",
-    "identity": "inspection",
-    "recover": "writing",
-    "snapshot": "conversion",
-    "to_model": "conversion",
-    "trim": "conversion",
-    "validate": "inspection",
-    "verify": "inspection",
-    "write_manifest": "writing",
+# By package, which is imported when one of its names is first used: reading does not need what
+# writes.
+_NAMES = {
+    "conversion": (
+        "ModelStore",
+        "append",
+        "concat",
+        "diff",
+        "from_model",
+        "snapshot",
+        "to_model",
+        "trim",
+    ),
+    "errors": ("ManifestError",),
+    "format": ("Limits",),
+    "hierarchy": ("ManifestStore",),
+    "inspection": ("contents", "identity", "validate", "verify"),
+    "integrations": ("enable",),
+    "locations": (),
+    "manifest": ("Manifest",),
+    "sources": ("anonymous", "environment"),
+    "writing": ("clean", "create_array", "edit", "entries", "recover", "write_manifest"),
 }
 
 # Type checkers read the imports above; this would have them believe that every name is there.
@@ -113,17 +107,11 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Return a public name, or a package, when it is first used."""
-        from importlib import import_module
+        # Not above: to import the package alone loads nothing else.
+        from zarr_manifest.lazy_names import from_modules
 
-        if name in _PACKAGES:
-            found = getattr(import_module(f"{__name__}.{_PACKAGES[name]}"), name)
-        elif name in {*_PACKAGES.values(), "locations"}:
-            found = import_module(f"{__name__}.{name}")
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found
-        return found
+        return from_modules(__name__, _NAMES)(name)
 
     def __dir__() -> list[str]:
         """Return all names, those too that have not been used yet."""
-        return sorted({*globals(), *_PACKAGES, *_PACKAGES.values()})
+        return sorted({*globals(), *__all__, *_NAMES})

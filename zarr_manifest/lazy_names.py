@@ -16,14 +16,17 @@ def from_modules(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callab
     package : str
         The package.
     modules : mapping of str to tuple of str
-        The names that each of its modules defines.
+        The names that each of its modules, or packages, defines.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
 
     def load(name: str) -> Any:
-        if name not in module_of:
+        if name in module_of:
+            found = getattr(import_module(f"{package}.{module_of[name]}"), name)
+        elif name in modules:
+            found = import_module(f"{package}.{name}")
+        else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{module_of[name]}"), name)
         setattr(sys.modules[package], name, found)
         return found
 
