@@ -37,6 +37,19 @@ def join(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory and name else directory or name
 
 
+def member_of(group: str, path: str) -> str:
+    """Return a path relative to a group above it; ``""`` if the group is not above it.
+
+    Examples
+    --------
+    >>> member_of("", "a/b"), member_of("a", "a/b"), member_of("a", "ab"), member_of("a", "a")
+    ('a/b', 'b', '', '')
+    """
+    if not group:
+        return path
+    return path[len(group) + 1 :] if path.startswith(f"{group}/") else ""
+
+
 def node_of_metadata(key: str) -> str | None:
     """Return the path of the node whose ``zarr.json`` this key names, or None."""
     if key == "zarr.json":

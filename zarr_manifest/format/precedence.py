@@ -23,7 +23,7 @@ from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.declaration import TRANSFORMER_NAME, TRANSFORMERS, as_object
 from zarr_manifest.format.declared_documents import document_checksum
 from zarr_manifest.format.findings import Findings, strict
-from zarr_manifest.format.keys import is_possible_path, join
+from zarr_manifest.format.keys import is_possible_path, join, member_of
 from zarr_manifest.format.node_metadata import ArrayMetadata, dump_node, members_in, parse_node
 
 _CONSOLIDATED = "consolidated_metadata"
@@ -334,7 +334,7 @@ class PendingChanges(dict[str, PendingChange]):
     def of(self, path: str) -> Iterator[tuple[PendingChange, str]]:
         """Yield the changes of a node, and its path in their groups, the topmost first."""
         for group, change in sorted(self.items()):
-            member = _below(group, path)
+            member = member_of(group, path)
             if member in change.pending:
                 yield change, member
 
@@ -343,13 +343,6 @@ class PendingChanges(dict[str, PendingChange]):
         for group, change in self.items():
             for member in change.in_doubt():
                 yield join(group, member)
-
-
-def _below(group: str, path: str) -> str:
-    """Return a path relative to a group above it; ``""`` if the group is not."""
-    if not group:
-        return path
-    return path[len(group) + 1 :] if path.startswith(f"{group}/") else ""
 
 
 def _invalid(problem: str) -> InvalidConfigurationError:

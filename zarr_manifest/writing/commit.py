@@ -29,6 +29,7 @@ from zarr_manifest.format import (
     has_consolidated,
     impossible_name,
     join,
+    member_of,
     members_in,
     parse_node,
     with_members,
@@ -39,7 +40,6 @@ from zarr_manifest.hierarchy import Contradiction
 from zarr_manifest.stores import store_name
 from zarr_manifest.writing.committable import (
     is_group,
-    member_of,
     require_groups,
     require_opening,
 )
@@ -344,10 +344,10 @@ class Change:
             else:
                 members[member_of(place, path)] = self._new_node(path)
         between = {
-            group: member_of(place, group)
+            group: member
             for path in changed
             for group in ancestors(path)
-            if group.startswith(_below(place)) and group != place and group not in changed
+            if group not in changed and (member := member_of(place, group))
         }
         for group, member in between.items():
             # zarr finds no node whose groups have no copies.
@@ -455,7 +455,3 @@ def _groups_above_all(paths: Iterable[str]) -> Iterator[str]:
         if len(set(groups)) > 1:
             return
         yield groups[0]
-
-
-def _below(group: str) -> str:
-    return f"{group}/" if group else ""

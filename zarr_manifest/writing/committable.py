@@ -10,7 +10,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
-from zarr_manifest.format import ancestors, join
+from zarr_manifest.format import ancestors, join, member_of
 from zarr_manifest.hierarchy import ManifestStore
 
 # Its annotations name types of packages that may not be installed.
@@ -62,8 +62,3 @@ def require_groups(
 def is_group(node: Any) -> bool:
     """Whether metadata are those of a group."""
     return isinstance(node, dict) and cast("dict[str, Any]", node).get("node_type") == "group"
-
-
-def member_of(group: str, path: str) -> str:
-    """Return the path of a node relative to a group above it."""
-    return path[len(group) :].lstrip("/")
