@@ -10,6 +10,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
+from tests.forked import Forked
 from tests.quick_retries import NO_RETRIES
 from tests.servers.s3 import S3Server
 from zarr_manifest.errors import ManifestError
@@ -81,3 +82,41 @@ def test_a_store_that_refuses_http(s3_server: S3Server) -> None:
 def test_allow_that_is_no_list(value: Any) -> None:
     with pytest.raises(TypeError, match="a list of prefixes, or a mapping, not"):
         zm.ManifestStore("h", allow=value)
+
+
+# The threads of obstore have started, which a fork lacks: it would wait for them forever.
+FORK = """
+import asyncio, os, signal
+from obstore.store import MemoryStore
+from zarr.storage import ObjectStore
+from zarr_manifest.errors import SourceError
+from zarr_manifest.sources import processes
+from zarr_manifest.stores import inside_store
+
+store = inside_store(ObjectStore(MemoryStore()))
+
+def names(method):
+    async def listed():
+        return [name async for name in getattr(store, method)("")]
+    return asyncio.run(listed())
+
+assert names("list_dir") == names("list_prefix") == []
+child = os.fork()
+if child:
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(child, signal.SIGKILL))
+    signal.alarm(20)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) % 256)
+processes._LONGEST_ANSWER = 0.2
+for method in ("list_dir", "list_prefix"):
+    try:
+        names(method)
+    except SourceError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_does_not_wait_for_a_list(forked: Forked) -> None:
+    done = forked.run(FORK)
+    assert done.stdout.count("it is a fork of one that had read some") == 2, done.stderr
+    assert done.returncode == 0

@@ -163,6 +163,11 @@ class TranslatedStore(OwnStore):
         require_obstore_threads()
         return await super().answer(answer, key)
 
+    def each[T](self, answers: AsyncIterator[T], key: str) -> AsyncGenerator[T]:
+        """Return what the store answers, as :meth:`answer` does."""
+        require_obstore_threads()
+        return super().each(answers, key)
+
     def _failure(self, error: Exception, key: str) -> Exception | None:
         from zarr_manifest.sources import known_cause
 
