@@ -82,6 +82,7 @@ REPLACED = {
     "pipeline.sharding._LARGEST_WHOLE_ON_DISK",
     "pipeline.sharding._MOST_INNER_CHUNKS",
     "sources.momentary_files._PATIENCE",
+    "sources.processes._LONGEST_ANSWER",
     "sources.range_reading.MOST_BYTES_IN_FLIGHT",
     "sources.range_reading._MOST_BYTES_PER_CALL",
     "sources.range_reading._WORTH_A_THREAD",

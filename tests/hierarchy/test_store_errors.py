@@ -87,10 +87,10 @@ def test_allow_that_is_no_list(value: Any) -> None:
 # The threads of obstore have started, which a fork lacks: it would wait for them forever.
 FORK = """
 import asyncio, os, signal
+import zarr_manifest.sources
 from obstore.store import MemoryStore
 from zarr.storage import ObjectStore
 from zarr_manifest.errors import SourceError
-from zarr_manifest.sources import processes
 from zarr_manifest.stores import inside_store
 
 store = inside_store(ObjectStore(MemoryStore()))
@@ -106,7 +106,7 @@ if child:
     signal.signal(signal.SIGALRM, lambda *_: os.kill(child, signal.SIGKILL))
     signal.alarm(20)
     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) % 256)
-processes._LONGEST_ANSWER = 0.2
+zarr_manifest.sources.processes._LONGEST_ANSWER = 0.2
 for method in ("list_dir", "list_prefix"):
     try:
         names(method)
