@@ -17,7 +17,7 @@ from zarr_manifest.writing.chunk_places import (
 )
 from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
 from zarr_manifest.writing.commit import Change
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored, give_way, guarded_store
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store, repeatedly
 from zarr_manifest.writing.editing import edit
 from zarr_manifest.writing.edits import is_native
 from zarr_manifest.writing.recovering import recover
@@ -44,11 +44,11 @@ __all__ = [
     "create_array",
     "edit",
     "entries",
-    "give_way",
     "guarded_store",
     "in_threads",
     "is_native",
     "recover",
+    "repeatedly",
     "small_size",
     "write_manifest",
 ]

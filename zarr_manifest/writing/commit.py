@@ -15,7 +15,6 @@ opened the hierarchy before, until they are cleaned away.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -43,7 +42,7 @@ from zarr_manifest.writing.committable import (
     require_groups,
     require_opening,
 )
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored, give_way
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, repeatedly
 from zarr_manifest.writing.finishing import (
     finish,
     own_digest,
@@ -260,21 +259,24 @@ class Change:
             Another writer has changed one of them meanwhile; nothing is changed then.
         """
         all_changed: set[str] = set()
-        for attempt in itertools.count(1):
+
+        def attempt(number: int) -> WriteConflictError | bool:
+            """Change them; return whether there are new copies, which have to follow."""
             changed = self._changed()
-            all_changed |= changed.keys()
+            all_changed.update(changed)
             place = self._place(changed, consolidate)
             try:
                 committed = self._put(place, changed, is_complete=consolidate)
             except WriteConflictError as error:
-                self._read_again(changed, place, error, is_first=attempt == 1)
-                give_way(error, attempt)
-                continue
+                self._read_again(changed, place, error, is_first=number == 1)
+                return error
             self.is_committed = True
             self._finish(place, committed)
             self._forget()
-            if not self._has_new_copies(changed, place):
-                break
+            return self._has_new_copies(changed, place)
+
+        while repeatedly(attempt):
+            pass
         return sorted(all_changed)
 
     def _changed(self) -> dict[str, bytes | None]:

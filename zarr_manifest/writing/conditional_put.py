@@ -7,6 +7,7 @@ error, unless the caller promises to be the only writer.
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -57,11 +58,31 @@ _MOST_ATTEMPTS = 20
 _PAUSE = 0.05
 
 
-def give_way(conflict: WriteConflictError, attempt: int, most: int = _MOST_ATTEMPTS) -> None:
-    """Wait for another writer; raise its conflict if this was the last of so many attempts."""
-    if attempt == most:
-        raise conflict
-    time.sleep(random.uniform(0, _PAUSE * 2 ** min(attempt, 5)))
+def repeatedly[T](
+    attempt: Callable[[int], T | WriteConflictError], most: int = _MOST_ATTEMPTS
+) -> T:
+    """Return what an attempt returns; repeat it, after a pause, if that is a conflict.
+
+    Parameters
+    ----------
+    attempt : callable
+        Takes the number of the attempt, from 1. A conflict that it raises is not repeated.
+    most : int
+        Number of attempts, the last of whose conflicts is raised.
+
+    Examples
+    --------
+    >>> repeatedly(lambda number: WriteConflictError("busy") if number < 3 else "done")
+    'done'
+    """
+    for number in itertools.count(1):
+        found = attempt(number)
+        if not isinstance(found, WriteConflictError):
+            return found
+        if number == most:
+            raise found
+        time.sleep(random.uniform(0, _PAUSE * 2 ** min(number, 5)))
+    raise AssertionError  # the last attempt has returned or raised
 
 
 @dataclass(frozen=True, slots=True)

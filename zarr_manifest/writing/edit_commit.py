@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from zarr_manifest.manifest import Row
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import OwnKeys, can_list, inside_store, list_own
 from zarr_manifest.writing.commit import Change
-from zarr_manifest.writing.conditional_put import GuardedStore, give_way
+from zarr_manifest.writing.conditional_put import GuardedStore, repeatedly
 from zarr_manifest.writing.edits import Edits, Index, coordinates_of, is_native
 from zarr_manifest.writing.finishing import uncopied
 from zarr_manifest.writing.rewriting import Rewriting
@@ -71,16 +70,18 @@ class EditCommit:
         WriteConflictError
             They have changed the same.
         """
-        for attempt in itertools.count(1):
-            change = Change(self._store)
-            self._stage(change)
-            try:
-                change.commit(consolidate=self._edits.consolidates)
-                return
-            except WriteConflictError as error:
-                if change.is_committed:
-                    raise  # only own metadata are behind
-                give_way(error, attempt)
+        repeatedly(self._attempt)
+
+    def _attempt(self, _: int) -> WriteConflictError | None:
+        change = Change(self._store)
+        self._stage(change)
+        try:
+            change.commit(consolidate=self._edits.consolidates)
+        except WriteConflictError as error:
+            if change.is_committed:
+                raise  # only own metadata are behind
+            return error
+        return None
 
     def _stage(self, change: Change) -> None:
         """Say what becomes of the nodes."""

@@ -8,7 +8,6 @@ that are not behind, and differ from a copy, contradict it.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,7 +27,7 @@ from zarr_manifest.format import (
     without_copies,
 )
 from zarr_manifest.hierarchy import Contradiction, being_changed, find_contradiction
-from zarr_manifest.writing.conditional_put import GuardedStore, Stored, give_way
+from zarr_manifest.writing.conditional_put import GuardedStore, Stored, repeatedly
 from zarr_manifest.writing.threads import Call, in_threads
 
 
@@ -153,15 +152,16 @@ def settled_contradiction(
     """
     paths = [*reversed([*ancestors(path)]), path]
     bodies = {each: known[each].body for each in paths}
-    for attempt in itertools.count(1):
+
+    def read_again(_: int) -> Contradiction | WriteConflictError | None:
+        nonlocal bodies
         before = bodies
         bodies = {each: store.read(join(each, "zarr.json")).body for each in paths}
         groups = {each: body for each, body in bodies.items() if each != path}
         found = find_contradiction(path, bodies[path], groups)
-        if found is None or bodies == before:
-            return found
-        give_way(being_changed(path), attempt)
-    raise AssertionError  # the last attempt has raised
+        return found if found is None or bodies == before else being_changed(path)
+
+    return repeatedly(read_again)
 
 
 def replace_own(store: GuardedStore, key: str, before: Stored, body: bytes | None) -> None:

@@ -17,7 +17,7 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.concatenating import concatenation
 from zarr_manifest.conversion.concatenation.cutting import cut, cut_input, is_aligned
-from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
+from zarr_manifest.conversion.concatenation.growing import Growing, grow
 from zarr_manifest.conversion.concatenation.inputs import (
     CONCURRENT,
     Source,
@@ -161,7 +161,7 @@ def append(
         with growing.as_it_is():
             return _appended(growing, inputs, dim, replace=replace, same_locations=same_locations)
 
-    return repeatedly(attempt)
+    return grow(attempt)
 
 
 def _begin_reading(dim: str, node: Node) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.growing import Growing, repeatedly
+from zarr_manifest.conversion.concatenation.growing import Growing, grow
 from zarr_manifest.conversion.files import documents_along
 from zarr_manifest.conversion.joining import (
     Input,
@@ -178,7 +178,7 @@ def trim(
         with growing.as_it_is():
             return _trimmed(growing, dim, keep)
 
-    return repeatedly(attempt)
+    return grow(attempt)
 
 
 def _trimmed(growing: Growing, dim: str, keep: int) -> TrimReport:

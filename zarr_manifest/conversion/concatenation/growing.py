@@ -6,7 +6,6 @@ The documents of partitions to which nothing is added stay as they are, and are 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import operator
 import posixpath
@@ -53,8 +52,8 @@ from zarr_manifest.writing import (
     Form,
     Stored,
     checksums_to_keep,
-    give_way,
     guarded_store,
+    repeatedly,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ _MOST_CHUNKS = 2**17
 _MANY_DOCUMENTS = 1000
 
 
-def repeatedly[T](attempt: Callable[[], T]) -> T:
+def grow[T](attempt: Callable[[], T]) -> T:
     """Return what an attempt returns; repeat it if another writer came first.
 
     Raises
@@ -86,12 +85,14 @@ def repeatedly[T](attempt: Callable[[], T]) -> T:
     WriteConflictError
         Others came first each time.
     """
-    for number in itertools.count(1):
+
+    def conflict_or_result(_: int) -> T | WriteConflictError:
         try:
             return attempt()
         except WriteConflictError as error:
-            give_way(error, number, _MOST_ATTEMPTS)
-    raise AssertionError  # the last attempt has returned or raised
+            return error
+
+    return repeatedly(conflict_or_result, _MOST_ATTEMPTS)
 
 
 @dataclass(frozen=True)
