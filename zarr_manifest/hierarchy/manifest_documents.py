@@ -16,7 +16,6 @@ from msgspec import Struct
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
-    ChecksumMismatchError,
     InvalidPathError,
     ManifestError,
     ManifestNotFoundError,
@@ -39,6 +38,7 @@ from zarr_manifest.hierarchy.stored_documents import (
     Partition,
     open_document,
     partitions_to_read,
+    past_stale_caches,
     with_checksum,
 )
 from zarr_manifest.locations import Base, Location, StoreLocation, resolver
@@ -244,10 +244,7 @@ class ManifestDocuments:
                 return self._nothing
             document = self.array.document(partition)
             where = None if isinstance(document, bytes) else str(document)
-            try:
-                loaded = await self._fetched(partition)
-            except ChecksumMismatchError:  # perhaps of a copy in a cache
-                loaded = await self._fetched(partition, past_caches=True)
+            loaded = await past_stale_caches(functools.partial(self._fetched, partition))
             if loaded is None and check_later:
                 self._missing = _Missing()
             elif loaded is None:
@@ -256,12 +253,11 @@ class ManifestDocuments:
         except ManifestError as error:
             raise error.in_context(array=self.array.path, location=where) from error.__cause__
 
-    async def _fetched(
-        self, partition: Partition, *, past_caches: bool = False
-    ) -> LoadedManifest | None:
+    async def _fetched(self, partition: Partition, past_caches: bool) -> LoadedManifest | None:
         """Fetch a document, and interpret it; None if there is none."""
+        fetch = Sources.fetch_lazily
         body = await open_document(
-            self.array, partition, self._sources, self._limits, past_caches=past_caches
+            self.array, partition, self._sources, self._limits, fetch, past_caches
         )
         if body is None:
             return None

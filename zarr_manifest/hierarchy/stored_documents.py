@@ -43,7 +43,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
 from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import FileBody, SourceRange, Sources
+from zarr_manifest.sources import SourceRange, Sources
 from zarr_manifest.stores import can_list, list_inside
 
 # Which documents there are -----------------------------------------------------
@@ -268,33 +268,39 @@ async def fetch_document(
         One of ``manifest_not_found``, ``location_not_allowed``, or an error of
         reading a source.
     """
-    found: StoredDocument | None = None
-    for past_caches in (False, True):
-        body = await _fetch(
-            array, partition, limits, sources, sources.fetch, past_caches=past_caches
-        )
+
+    async def fetch(past_caches: bool) -> StoredDocument | None:
+        body = await open_document(array, partition, sources, limits, Sources.fetch, past_caches)
         if body is None:
             return None
         try:
             verify_document(body, array.checksum_of(partition))
         except ChecksumMismatchError as error:
-            found = StoredDocument(body, error)
-        else:
-            return StoredDocument(body)
-    return found
+            if not past_caches:
+                raise
+            return StoredDocument(body, error)
+        return StoredDocument(body)
+
+    return await past_stale_caches(fetch)
 
 
-async def open_document(
+async def past_stale_caches[T](read: Callable[[bool], Awaitable[T]]) -> T:
+    """Return what is read of a document, past caches if they have another than is declared."""
+    try:
+        return await read(False)
+    except ChecksumMismatchError:
+        return await read(True)
+
+
+async def open_document[T](
     array: DeclaredArray,
     partition: Partition,
     sources: Sources,
     limits: Limits,
-    *,
-    past_caches: bool = False,
-) -> bytes | memoryview | FileBody | None:
+    fetch: Callable[[Sources, Location, SourceRange], Awaitable[T]],
+    past_caches: bool,
+) -> bytes | T | None:
     """Return the document of a partition, whose bytes are not compared with its checksum.
-
-    If it is a large file, that is read as it is used.
 
     Parameters
     ----------
@@ -306,6 +312,8 @@ async def open_document(
         Where it comes from.
     limits : Limits
         Larger documents are rejected.
+    fetch : callable
+        ``Sources.fetch``; or ``Sources.fetch_lazily``, to read a large file as it is used.
     past_caches : bool
         Whether caches in between must ask the server.
 
@@ -314,27 +322,13 @@ async def open_document(
     ManifestError
         As of :func:`fetch_document`.
     """
-    return await _fetch(
-        array, partition, limits, sources, sources.fetch_lazily, past_caches=past_caches
-    )
-
-
-async def _fetch[T](
-    array: DeclaredArray,
-    partition: Partition,
-    limits: Limits,
-    sources: Sources,
-    fetch: Callable[[Location, SourceRange], Awaitable[T]],
-    *,
-    past_caches: bool = False,
-) -> bytes | T | None:
     location = array.document(partition)
     if isinstance(location, bytes):
         return location
     sources.check([location])
     whole = SourceRange(0, None, False, limits.manifest_bytes, past_caches)
     try:
-        return await fetch(location, whole)
+        return await fetch(sources, location, whole)
     except LimitExceededError as error:
         raise limit_exceeded(
             f"the manifest is too large: {error.problem}", limits.manifest_bytes, "manifest_bytes"
