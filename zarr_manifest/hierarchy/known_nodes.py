@@ -140,7 +140,7 @@ class KnownNodes(StoredNodes):
             return NATIVE
         if known is not NATIVE:
             route = await self.find_route(key)
-            if isinstance(route, Native) and path in self._replaced:
+            if isinstance(route, Native) and self._known(path).is_replaced:
                 # Another reader of the array has found out since this one asked.
                 raise no_longer_native(path, await self.metadata(path))
             return route
@@ -155,7 +155,7 @@ class KnownNodes(StoredNodes):
         nodes = self
         if self._is_of_array:
             nodes = copy.copy(self)
-            nodes._states, nodes._expected = {path: replace(self._known(path))}, {}
+            nodes._states = {path: replace(self._known(path), expected=None)}
         settled = await nodes._settled(path)
         route = await nodes.find_route(key)
         # The indices of one array's chunks need not be those of the other's.
@@ -291,7 +291,7 @@ class KnownNodes(StoredNodes):
     async def _settle(self, path: str) -> Array | None:
         stored = await self.stored(path)
         own = array = array_in(body := self.remembered.changes.counting(path, stored))
-        expected = self._expected.get(path)
+        expected = self._known(path).expected
         if expected is not None and (own is None or own.digest != expected):
             await self._see_groups_above(path)
             own = array = array_in(body := self.remembered.changes.counting(path, stored))
@@ -321,7 +321,8 @@ class KnownNodes(StoredNodes):
             raise vanished(path, body)
         elif copy is not None and not await self._is_v2(path):
             raise only_consolidated(path, body, copy.group)
-        if array is not None and array.digest != self._expected.get(path, array.digest):
+        expected = self._known(path).expected  # unless it was shown meanwhile
+        if array is not None and expected is not None and array.digest != expected:
             raise replaced(path)
         return self._keep(path, own, array)
 
@@ -333,10 +334,9 @@ class KnownNodes(StoredNodes):
         self, path: str, own: ArrayMetadata | None, array: ArrayMetadata | None
     ) -> Array | None:
         """Record what an array was found to be, whatever was known before."""
-        if self._known(path).array is NATIVE and array is not None and _declares(array):
-            self._replaced.add(path)
-        self.note_absence(path)
         state = self._state(path)
+        state.is_replaced |= state.array is NATIVE and array is not None and _declares(array)
+        self.note_absence(path)
         state.array = None
         if own is not None:
             state.own = "manifest" if _declares(own) else "native"

@@ -20,12 +20,12 @@ from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
     PendingChanges,
-    ancestors,
     arrays_in,
     contradicted_members,
     dump_briefly,
     impossible_member,
     join,
+    member_of,
     parse_declaration,
     parse_node,
     undeclared_kind,
@@ -37,6 +37,7 @@ from zarr_manifest.hierarchy.contradictions import incomplete, not_a_path
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from zarr_manifest.hierarchy.opened_array import OpenedArray, PickledArray
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 
@@ -110,15 +111,44 @@ class NodeState(Struct):
         What follows from both for its chunks; None if no array is known at the path.
     made_of : bytes
         The metadata that `array` was made of, as JSON.
+    digest : bytes or None
+        That of `made_of`, once it was asked for.
+    expected : bytes or None
+        Digest of what the array was when it was opened in the process that has pickled the store;
+        None once it has been shown here.
+    is_replaced : bool
+        Whether different metadata of it were seen.
+    is_shown : bool
+        Whether its own metadata were shown to zarr since those of the group with copies.
     described : set of str or None
         Paths of the arrays of which the group's consolidated metadata have a copy.
+    unpickled : (PickledArray, OpenedArray) or None
+        The array as it was when another process opened it, for the next task of a worker.
     """
 
     own: Literal["group", "native", "manifest"] | None = None
     copy: ConsolidatedCopy | None = None
     array: Array | Unsettled | None = None
     made_of: bytes = b""
+    digest: bytes | None = None
+    expected: bytes | None = None
+    is_replaced: bool = False
+    is_shown: bool = False
     described: set[str] | None = None  # an empty set takes as much as all the rest
+    unpickled: tuple[PickledArray, OpenedArray] | None = None
+
+    @property
+    def metadata(self) -> ArrayMetadata:
+        """The metadata that `array` was made of, parsed."""
+        return ArrayMetadata("", json.loads(self.made_of))
+
+    def known_digest(self) -> bytes | None:
+        """Return the digest of what the array is, or was in another process; None if unknown."""
+        if not self.made_of:
+            return self.expected
+        if self.digest is None:
+            self.digest = self.metadata.digest
+        return self.digest
 
 
 UNKNOWN = NodeState()
@@ -126,6 +156,9 @@ UNKNOWN = NodeState()
 
 class Remembered(Struct):
     """What was seen of a hierarchy, beyond what can be read again.
+
+    Apart from the states of nodes, because it is pickled, and shared with the read-only twin of
+    a store and with the stores of its arrays, which have states of their own.
 
     Parameters
     ----------
@@ -203,14 +236,9 @@ class NodeTable:
         self._build = build
         self.remembered = remembered
         self.declared = remembered.declared
-        # What arrays were when they were opened in the process that has pickled the store.
-        self._expected = dict(remembered.digests or {})
-        self._digests: dict[str, tuple[bytes, bytes]] = {}
-        self._replaced: set[str] = set()  # paths of which different metadata were seen
-        self.groups_with_copies: set[str] = set()
-        # Paths of members whose own metadata were shown since those of the group with copies.
-        self._shown: set[str] = set()
-        self._states: dict[str, NodeState] = {}
+        self.has_copies = False  # as most hierarchies of native arrays
+        expected = remembered.digests or {}
+        self._states = {path: NodeState(expected=digest) for path, digest in expected.items()}
 
     def _known(self, path: str) -> NodeState:
         """Return the state of a node, not to be changed."""
@@ -222,16 +250,8 @@ class NodeTable:
 
     def to_pickle(self) -> Remembered:
         """Return what a pickled store takes along, with the digests of known arrays."""
-        digests = dict(self._expected)
-        for path in self.declared:
-            made_of = self._known(path).made_of
-            known = self._digests.get(path)
-            if made_of and (known is None or known[0] is not made_of):
-                digest = ArrayMetadata("", json.loads(made_of)).digest
-                known = self._digests[path] = made_of, digest
-            if made_of and known is not None:
-                digests[path] = known[1]
-        return self.remembered.copied(digests)
+        digests = ((path, self._known(path).known_digest()) for path in [*self.declared])
+        return self.remembered.copied({path: digest for path, digest in digests if digest})
 
     # What zarr is shown ------------------------------------------------------------
 
@@ -271,7 +291,8 @@ class NodeTable:
         if impossible is not None:
             raise not_a_path(path, impossible)
         if "consolidated_metadata" in node:
-            self._shown -= {each for each in self._shown if path in ancestors(each)}
+            for each, state in [*self._states.items()]:
+                state.is_shown &= not member_of(path, each)
         declaring = self._reveal_arrays(path, node)
         if node.get("node_type") == "group":
             self._state(path).own = "group"
@@ -286,8 +307,8 @@ class NodeTable:
             declaring |= bool(array.declaration)
             is_own = array.metadata is node
             place = join(path, array.path)
-            self._expected.pop(place, None)
             known = self._note(place, array, None if is_own else path)
+            self._state(place).expected = None
             if isinstance(known, ManifestError) and (is_own or not _opens(array.undeclared)):
                 raise known.in_context()
             if is_manifest_array(known):
@@ -371,15 +392,15 @@ class NodeTable:
     def _forget(self, path: str) -> None:
         """Forget a node, but not what was seen of others in it."""
         self.declared.discard(path)
-        self._expected.pop(path, None)
-        known = self._states.pop(path, UNKNOWN)
-        if known.described:
-            self._states[path] = NodeState(described=known.described)
+        known = self._states.get(path)
+        if known is not None:
+            self._states[path] = NodeState(
+                is_replaced=known.is_replaced, is_shown=known.is_shown, described=known.described
+            )
 
     def _forget_copies(self, group: str) -> None:
         """Forget a group's consolidated metadata."""
         described = self._known(group).described
-        self.groups_with_copies.discard(group)
         if described:
             self._state(group).described = None
             for path in described:
@@ -395,8 +416,7 @@ class NodeTable:
         state = self._state(path)
         known = state.array
         if known is None or isinstance(known, Unsettled) or state.made_of != metadata:
-            if known is not None:
-                self._replaced.add(path)
+            state.is_replaced |= known is not None
             known = self._interpret(path, array)
         declaring = not isinstance(known, Native)
         if declaring:
@@ -405,7 +425,7 @@ class NodeTable:
             state.own = "manifest" if declaring else "native"
         else:
             state.copy = ConsolidatedCopy(group, declaring, metadata)
-            self.groups_with_copies.add(group)
+            self.has_copies = True
             above = self._state(group)
             above.described = above.described or set()
             above.described.add(path)
@@ -422,13 +442,13 @@ class NodeTable:
         if is_contradicted or (path in self.declared and is_native_somewhere):
             state.array, state.made_of = UNSETTLED, b""
             return UNSETTLED
-        state.array, state.made_of = known, metadata
+        state.array, state.made_of, state.digest = known, metadata, None
         return known
 
     def _set_array(self, path: str, array: ArrayMetadata) -> Array:
         """Let an array be what these metadata say."""
         state = self._state(path)
-        state.made_of = dump_briefly(array.metadata)
+        state.made_of, state.digest = dump_briefly(array.metadata), None
         known = state.array = self._interpret(path, array)
         return known
 

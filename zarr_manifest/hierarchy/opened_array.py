@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ class OpenedArray(KnownNodes):
     _is_of_array = True
 
     def __init__(self, known: KnownNodes, path: str, state: NodeState) -> None:
-        vars(self).update(vars(known), _states={path: state}, _expected={})
+        vars(self).update(vars(known), _states={path: state})
         self._path = path
         self._pickled: tuple[bytes, PickledArray] | None = None
 
@@ -73,38 +73,44 @@ class OpenedArray(KnownNodes):
         state = known._states.get(path, UNKNOWN)
         array = state.array
         if array is NATIVE:
-            return cls(known, path, replace(state))
+            return cls(known, path, replace(state, expected=None))
         if not is_manifest_array(array):
             return None
-        if path in known._replaced and not _are_alike(array, shown):
-            found = cls(known, path, NodeState(array=replaced(path)))
-            found._expected[path] = b""  # in other processes, too
-            return found
-        # A document that is not protected may be replaced.
-        return None if array.declared.is_unprotected else cls(known, path, replace(state))
+        if state.is_replaced and not _are_alike(array, shown):
+            # In other processes, too.
+            return cls(known, path, NodeState(array=replaced(path), expected=b""))
+        if array.declared.is_unprotected:
+            return None  # a document may be replaced
+        return cls(known, path, replace(state, expected=None))
 
     @classmethod
     def unpickled(cls, known: KnownNodes, pickled: PickledArray) -> Self:
         """Return an array as it was when it was pickled."""
+        path = pickled.path
+        state = known._state(path)
+        if state.unpickled is not None and state.unpickled[0] == pickled:
+            return cast(Self, state.unpickled[1])
         if pickled.digest is None:
-            return cls(known, pickled.path, NodeState(array=NATIVE))
-        known.declared.add(pickled.path)
-        found = cls(known, pickled.path, NodeState())
-        found._expected[pickled.path] = pickled.digest
-        if pickled.metadata is not None:
-            metadata = json.loads(zlib.decompress(pickled.metadata))
-            found._set_array(pickled.path, ArrayMetadata("", metadata))
+            found = cls(known, path, NodeState(array=NATIVE))
+        else:
+            known.declared.add(path)
+            found = cls(known, path, NodeState(expected=pickled.digest))
+            if pickled.metadata is not None:
+                metadata = json.loads(zlib.decompress(pickled.metadata))
+                found._set_array(path, ArrayMetadata("", metadata))
+        state.unpickled = pickled, found
         return found
 
     def to_pickle_alone(self) -> PickledArray | None:
         """Return what is pickled of the array; None if it is unknown."""
-        state, expected = self._known(self._path), self._expected.get(self._path)
+        state = self._known(self._path)
         if state.array is NATIVE:
             return PickledArray(self._path)
         if not state.made_of:
+            expected = state.expected
             return None if expected is None else PickledArray(self._path, expected)
         if self._pickled is None or self._pickled[0] is not state.made_of:
-            array = ArrayMetadata("", json.loads(state.made_of))
+            array = state.metadata
             body = zlib.compress(json.dumps(array.of_chunks).encode(), 1)
             metadata = body if len(body) <= _MOST_BYTES else None
             self._pickled = state.made_of, PickledArray(self._path, array.digest, metadata)

@@ -83,7 +83,7 @@ class ReadableStore(StoreOnStore):
         metadata = await self._readable.get(key, prototype)
         # What zarr is shown now belongs to no array that is open.
         nodes = nodes if self._opener is None else self._opener._nodes
-        if self._shows_one_state and nodes.groups_with_copies:
+        if self._shows_one_state and nodes.has_copies:
             stored = None if metadata is None else metadata.to_bytes()
             own = await nodes.of_one_state(route.path, stored)
             if own is not stored:

@@ -186,7 +186,6 @@ class ManifestStore(ReadableStore):
         self._following = None if self._is_on_disk else FollowingManifests()
         self._known: KnownNodes = KnownNodes(self._readable, self._transformer, self._remembered)
         self._is_only_read = self._store.read_only
-        self._arrays: dict[str, tuple[PickledArray, OpenedArray]] = {}
         self._written_now: dict[object, frozenset[str]] = {}
         self._local = local_store(self._store)
         self._root = None if self._local is None else self._local.root
@@ -286,11 +285,7 @@ class ManifestStore(ReadableStore):
             _unpickled.popitem(last=False)
         vars(self).update(vars(store))
         if alone is not None:
-            found = store._arrays.get(alone.path)
-            if found is None or found[0] != alone:
-                array = OpenedArray.unpickled(store._nodes, alone)
-                found = store._arrays[alone.path] = alone, array
-            self._opener, self._known = store, found[1]
+            self._opener, self._known = store, OpenedArray.unpickled(store._nodes, alone)
 
     def _set(self, state: dict[str, Any]) -> None:
         for name, value in (self._DEFAULTS | state).items():

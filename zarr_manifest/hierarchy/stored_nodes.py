@@ -49,7 +49,7 @@ class StoredNodes(NodeTable):
         ManifestNotFoundError
             Other members have been opened that the change concerns, too.
         """
-        groups = self.groups_with_copies.intersection(ancestors(path))
+        groups = [group for group in ancestors(path) if self._known(group).described]
         for _ in range(_MOST_READINGS if groups else 0):
             with in_context(array=path):
                 group = self._group_in_doubt(path, stored, groups)
@@ -57,15 +57,15 @@ class StoredNodes(NodeTable):
                 break
             stored = await self.stored(path)  # it may be from before the change
         if groups and stored is not None:
-            self._shown.add(path)
+            self._state(path).is_shown = True
         return stored
 
-    def _group_in_doubt(self, path: str, stored: bytes | None, groups: set[str]) -> str | None:
+    def _group_in_doubt(self, path: str, stored: bytes | None, groups: list[str]) -> str | None:
         """Return one of the groups whose copies an array's own metadata differ from, or None."""
         state = self._known(path)
         array = array_in(self.remembered.changes.counting(path, stored))
         if state.copy is None:
-            return min(groups) if array is not None and state.own is None else None
+            return groups[-1] if array is not None and state.own is None else None
         if array is None:
             return state.copy.group
         is_known = dump_briefly(array.metadata) == state.made_of or state.copy.has(array)
@@ -85,7 +85,7 @@ class StoredNodes(NodeTable):
         self.remembered.changes.note(group, body, node)
         if not moved:
             return False
-        open_before = sorted(moved & self._shown - {path})
+        open_before = sorted(each for each in moved - {path} if self._known(each).is_shown)
         if open_before:
             raise changed_since(path, open_before[0])
         self._forget_copies(group)
