@@ -117,6 +117,7 @@ def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
                 printed.append(line)
                 if line == b"ending\n":
                     ending.set()
+        ending.set()  # the server ends once it has answered, also if nobody waits
     assert b"source_not_found" in b"".join(printed)
     assert process.returncode == 1
 
