@@ -112,6 +112,10 @@ class FileWork:
             None if scans is None else KeptScans(scans, sources),
         )
 
+    def of_file(self, url: str) -> FileWork:
+        """Return what to do with one file, which may refer to itself, and to what is allowed."""
+        return replace(self, sources=self.sources.of_files([url]))
+
     def recorded(
         self,
         node: ArrayNode,
@@ -162,11 +166,11 @@ class FileWork:
 
 @unstable_types_accepted
 def parse_file(file: FoundFile, work: FileWork) -> FileTree:
-    """Parse a file and check its references; the state was recorded before.
+    """Parse a file, whose work it is, and check its references; the state was recorded before.
 
     The tree has the conditions of all objects.
     """
-    sources, url, found = work.sources.of_files([file.url]), file.url, file.format
+    sources, url, found = work.sources, file.url, file.format
     states: dict[str, State] = {}
     if found in ZARR_FORMATS:
         if found == "zarr2":
@@ -278,8 +282,8 @@ def scan_file(file: FoundFile, work: FileWork) -> FileScan:
     ManifestError
         It cannot be read or converted.
     """
-    sources = work.sources.of_files([file.url])
-    work = replace(work, sources=sources)
+    work = work.of_file(file.url)
+    sources = work.sources
     state: Identity | None = None
     if file.format not in ZARR_FORMATS:
         if file.state is not None:

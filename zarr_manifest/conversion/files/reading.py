@@ -232,6 +232,7 @@ def _apart(
 
 
 def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
+    work = work.of_file(file.url)
     url, found = file.url, file.format
     if found in ZARR_FORMATS:
         if work.checksum is not None:
@@ -267,14 +268,14 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
 
 @unstable_types_accepted
 def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile | Unusable:
+    work = work.of_file(file.url)
     try:
         tree = parse_file(file, work)
     except ManifestError as error:
         if not work.keep_going:
             raise
         return Unusable(file.url, error)
-    sources = work.sources.of_files([file.url])
-    return open_file(file.url, tree, sources, work.loadable, concat_dim)
+    return open_file(file.url, tree, work.sources, work.loadable, concat_dim)
 
 
 @dataclass
