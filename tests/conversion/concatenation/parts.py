@@ -14,8 +14,8 @@ import xarray as xr
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
-from tests.hierarchies import encode_chunks
-from zarr_manifest.conversion import ArrayNode, read_hierarchy
+from tests.hierarchies import encode_chunks, files_below
+from zarr_manifest.conversion import ArrayNode, read_files, read_hierarchy, write_hierarchy
 from zarr_manifest.conversion.nodes import parts_of
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.manifest import references_of
@@ -183,3 +183,24 @@ def opened(root: Path, allow: Path) -> xr.Dataset:
 
 def chunked(**more: Any) -> dict[str, Any]:
     return {"v": {"chunks": (1, 2)}, **more}
+
+
+def daily(directory: Path, day: int) -> Path:
+    """Write the file of a day."""
+    path = directory / f"{day:03d}.nc"
+    dataset(day, 1).to_netcdf(
+        path, encoding={"time": {"units": f"days since 2000-01-{day + 1:02d}"}, "v": {"zlib": True}}
+    )
+    return path
+
+
+def archive(directory: Path, days: int, **layout: Any) -> Path:
+    """Write the files of some days, and a hierarchy over them."""
+    files = [daily(directory, day) for day in range(days)]
+    write_hierarchy(directory / "all.zarr", read_files(files, concat_dim="time"), **layout)
+    return directory / "all.zarr"
+
+
+def documents(root: Path, path: str) -> set[str]:
+    """Return the names of the manifest documents of an array."""
+    return {name for name in files_below(root / path) if name != "zarr.json"}
