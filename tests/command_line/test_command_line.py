@@ -295,10 +295,10 @@ def test_info(inputs: Path) -> None:
         "data.zarr",
         "├── ice   int64 (3)  native",
         "├── sst   float32 (4, 3, 4)  4 references to 192 B",
-        "└── time  int64 (4)  1 reference to 32 B",
+        "└── time  int64 (4)  1 inline",
         "",
         "The bytes live in",
-        f"  {here(inputs)[0]}  5 references to 224 B in 1 object",
+        f"  {here(inputs)[0]}  4 references to 192 B in 1 object",
     ]
 
 
@@ -319,7 +319,7 @@ def test_info_tells_places_apart(inputs: Path) -> None:
     assert lines[1].endswith("missing [1] [3]")
     assert lines[-3:] == [
         "  [1] the hierarchy itself  1 reference in 1 object",
-        f"  [2] {here(inputs)[0]}  5 references to 224 B in 1 object",
+        f"  [2] {here(inputs)[0]}  4 references to 192 B in 1 object",
         "  [3] s3://b/  1 reference to 2 B in 1 object",
     ]
 
@@ -336,7 +336,7 @@ def test_locations_can_be_pasted(inputs: Path) -> None:
     store = zm.ManifestStore("data.zarr", allow=done.stdout.splitlines())
     assert zarr.open_array(store, path="sst", mode="r")[0, 0, 0] == 2023
     (place,) = run("locations", "data.zarr", "--json").document["locations"]
-    assert place == {"prefix": here(inputs)[0], "objects": 1, "references": 5, "nbytes": 224}
+    assert place == {"prefix": here(inputs)[0], "objects": 1, "references": 4, "nbytes": 192}
 
 
 def test_validating_reports_everything(inputs: Path) -> None:

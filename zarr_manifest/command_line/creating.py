@@ -104,7 +104,7 @@ scans_option = click.option(
     multiple=True,
     metavar="NAME",
     help="When combining files: read this variable, and store it inline. Repeatable; by default, "
-    "the coordinates named after their dimension.",
+    "the coordinates named after their dimension, as of a single file.",
 )
 @click.option(
     "--override",

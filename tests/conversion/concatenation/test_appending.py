@@ -73,6 +73,17 @@ def test_a_file_every_day(tmp_path: Path) -> None:
     assert "../005.nc" in json.dumps(stated["storage_transformers"]), "paths stay relative"
 
 
+def test_a_hierarchy_of_one_file_grows_without_access_to_it(tmp_path: Path) -> None:
+    files = [daily(tmp_path, day) for day in range(3)]
+    root = tmp_path / "all.zarr"
+    write_hierarchy(root, read_files(files[0]))
+    for new in files[1:]:
+        assert zm.append(root, new, dim="time").appended == [new.as_uri()]
+    assert len(zm.append(root, files, dim="time").there) == 3
+    expected = xr.concat([dataset(n, 1) for n in range(3)], "time")
+    xr.testing.assert_equal(opened(root, tmp_path), expected)
+
+
 def test_nothing_is_written_if_one_array_does_not_fit(tmp_path: Path) -> None:
     root = archive(tmp_path, 2)
     odd = dataset(2, 1, units="K")

@@ -230,5 +230,5 @@ def test_each_file_is_asked_about_once(http_server: FileServer, count: int) -> N
     assert arrays(list(read_files(urls, concat_dim=None if count == 1 else "x")))
     asked = Counter((each.method, each.target) for each in http_server.requests)
     assert not [key for key in asked if key[0] == "HEAD"]
-    # The first bytes and the state; a block; and the values of the coordinate, when combined.
-    assert max(asked.values()) <= (2 if count == 1 else 3)
+    # The first bytes and the state; a block; and the values of the coordinate.
+    assert max(asked.values()) <= 3

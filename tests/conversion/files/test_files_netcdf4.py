@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import zarr_manifest as zm
 from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     convert,
@@ -19,6 +21,8 @@ from tests.conversion.files.converted_files import (
     netcdf_variables,
     same,
 )
+from zarr_manifest.conversion import ArrayNode, read_files, write_hierarchy
+from zarr_manifest.manifest import Manifest, references_of
 
 pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS)]
 
@@ -219,3 +223,27 @@ def test_chunks_beyond_the_shape_are_left_out_as_hdf5_does(tmp_path: Path) -> No
     found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
     assert found.refused == {}
     assert found.arrays["x"][...].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("has_scans", [False, True])
+def test_coordinates_of_a_file_alone_are_stored_inline_unless_they_are_large(
+    tmp_path: Path, has_scans: bool
+) -> None:
+    path, scans = tmp_path / "f.nc", tmp_path / "scans"
+    given = xr.Dataset({"v": (("y", "x"), np.zeros((2, 40)))}, {"y": [1, 2], "x": np.arange(40)})
+    chunks = {"x": {"zlib": True, "chunksizes": (7,)}, "y": {"zlib": True, "chunksizes": (2,)}}
+    given.to_netcdf(path, encoding=chunks)
+    os.utime(path, (0, 0))  # young files have no scans
+    for limit, inline in ((2**20, {"x", "y"}), (100, {"y"})):
+        found = read_files(path, inline_limit=limit, scans=scans if has_scans else None)
+        nodes = {node.path: node for node in found if isinstance(node, ArrayNode)}
+        manifests = {path: node.manifest for path, node in nodes.items()}
+        assert inline == {
+            name
+            for name, manifest in manifests.items()
+            if isinstance(manifest, Manifest) and not references_of(manifest).paths
+        }
+        root = tmp_path / f"{limit}.zarr"
+        write_hierarchy(root, nodes.values())
+        store = zm.ManifestStore(root, allow=[tmp_path])
+        xr.testing.assert_equal(xr.open_zarr(store, consolidated=False), given)

@@ -319,15 +319,26 @@ def _loaded(tree: FileTree, work: FileWork) -> dict[str, Any]:
         for name, array in group.arrays.items():
             if array.shape and not is_coordinate(name, array) and name not in (work.loadable or ()):
                 continue
-            try:
-                variable = load_variables({name: array}, work.sources)[name]
-            except READ_ERRORS as error:
-                raise store_failure(error) from error
-            except FOREIGN_ERRORS:
-                continue  # it is read when it is needed
-            if can_hold(variable.values):
+            variable = load_variable(array, work)
+            if variable is not None and can_hold(variable.values):
                 found[join(group.path, name)] = variable
     return found
+
+
+def load_variable(array: Any, work: FileWork) -> Any:
+    """Return an array as a variable with its values, as stored; None if zarr cannot decode them.
+
+    Raises
+    ------
+    ManifestError
+        They cannot be read.
+    """
+    try:
+        return load_variables({"": array}, work.sources)[""]
+    except READ_ERRORS as error:
+        raise store_failure(error) from error
+    except FOREIGN_ERRORS:
+        return None  # it is read when it is needed
 
 
 def _checksums(tree: FileTree, work: FileWork) -> dict[Chunk, str]:

@@ -22,9 +22,16 @@ from zarr_manifest.conversion.files.opened_files import (
     KnownArrays,
     OpenedFile,
     digests_of,
+    is_coordinate,
     open_file,
 )
-from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, parse_file, zarr_nodes
+from zarr_manifest.conversion.files.parsing import (
+    INLINE_LIMIT,
+    FileWork,
+    load_variable,
+    parse_file,
+    zarr_nodes,
+)
 from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan
 from zarr_manifest.conversion.files.scanning import (
     Scan,
@@ -34,8 +41,9 @@ from zarr_manifest.conversion.files.scanning import (
     opened_scan,
     scan_of,
 )
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
-from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs
+from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs, joined_values
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     GroupNode,
@@ -80,8 +88,9 @@ def read_files(
     Parameters
     ----------
     urls : str, Path or a sequence of them
-        URLs, or paths of local files. A single file is taken as it is; several are
-        combined. Files with different variables on the same coordinates are merged.
+        URLs, or paths of local files. A single file is taken as it is, but for the coordinates
+        of dimensions, which are stored inline; several are combined. Files with different
+        variables on the same coordinates are merged.
         In texts, ``*``, ``**``, ``[...]``, and ``?`` in the path of a local file, stand for
         other characters, as in a shell: the files that match are sorted. Web servers cannot be
         asked which files they have.
@@ -121,7 +130,8 @@ def read_files(
         file along a new dimension.
     inline_limit : int
         Largest size, in bytes, of a variable that is stored inline because Zarr cannot
-        decode its chunks, such as strings of different lengths.
+        decode its chunks, such as strings of different lengths; and of a coordinate of a file
+        that is not combined with others.
     record_conditions : bool
         Whether to record the entity tag and modification time of the files.
     checksum : str, optional
@@ -244,11 +254,16 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
         return
     scan = None if work.scans is None else scan_of(file, work)
     tree = parse_file(file, work) if scan is None else scan.tree
-    checksums = None if scan is None else scan.checksums
+    checksums, loaded = ({}, {}) if scan is None else (scan.checksums, scan.loaded)
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
             path = join(group.path, name)
+            values: Any = None
+            is_small = array.dtype.itemsize * array.size <= work.inline_limit
+            if is_small and is_coordinate(name, array) and path not in tree.chunk_grids:
+                # All who open it read them.
+                values = loaded[path] if path in loaded else load_variable(array, work)
             try:
                 node = array_node(
                     path,
@@ -257,10 +272,20 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
                     chunk_grid=tree.chunk_grids.get(path),
                     is_sparse=path in tree.sparse,
                 )
+                if values is not None:
+                    node = _held(node, values)
                 yield work.recorded(node, tree.conditions, checksums)
             except ManifestError as error:
                 yield refused(path, error)
     yield from tree.refused
+
+
+def _held(node: ArrayNode, values: Any) -> ArrayNode:
+    """Return an array with its values inline; as it is, if its codecs only decode."""
+    try:
+        return joined_values(node, [values], 0)
+    except (NotConvertibleError, *FOREIGN_ERRORS):
+        return node
 
 
 # Many files -------------------------------------------------------------------------------
