@@ -8,7 +8,6 @@ of this can be undone without the sources.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ import numpy as np
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.older_writers.metadata import RECREATE, repair_array
-from zarr_manifest.conversion.target import require_valid_array
+from zarr_manifest.conversion.target import SourcePaths, require_valid_array
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.errors import (
     Advice,
@@ -50,7 +49,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy import Node, interpret_array, interpret_document_of
-from zarr_manifest.locations import UrlLocation, is_url, quote_path
+from zarr_manifest.locations import UrlLocation, is_relative
 from zarr_manifest.stores import base_directory, store_urls
 from zarr_manifest.writing import GuardedStore, Stored
 
@@ -96,7 +95,7 @@ class OlderArray(OlderNode):
     limits: Limits = field(default_factory=Limits)
     refusal: ManifestError | None = None
     unknown_base: NotConvertibleError | None = None
-    entries: dict[str, dict[str, Any]] | None = None
+    entries: dict[str, _Entry] | None = None
     """Those of its manifest, if these releases wrote the array."""
     document: bytes | None = None
     """Its manifest."""
@@ -124,13 +123,13 @@ class OlderArray(OlderNode):
             raise ManifestNotFoundError("the manifest document does not exist", location=key)
         decode_body((), self.document, self.limits.manifest_bytes)
         try:
-            self.entries = read_entries(self.document)
+            self.entries = _read_entries(self.document)
         except InvalidManifestError:
             with suppress(InvalidConfigurationError):
                 require_valid_array(own.undeclared)
                 return  # somebody else's
             raise
-        lengths = {entry["length"] for entry in self.entries.values()}
+        lengths = {entry.length for entry in self.entries.values()}
         repaired = repair_array(self.metadata, chunk_lengths=lengths, path=self.path)
         if not repaired.is_theirs:
             self.entries = None
@@ -143,12 +142,12 @@ class OlderArray(OlderNode):
         """Paths of the manifest that were relative to the writer's working directory."""
         if self.refusal is not None or self.entries is None:
             return []
-        paths = dict.fromkeys(entry["path"] for entry in self.entries.values())
+        paths = dict.fromkeys(entry.path for entry in self.entries.values())
         return [path for path in paths if is_relative(path)]
 
     def set_base(self, directory: str | Path, why: str) -> None:
         """State what the paths are relative to."""
-        base = base_of(directory, self.path)
+        base = _base_of(directory, self.path)
         self.metadata["storage_transformers"][0]["configuration"]["base"] = base
         self.repairs.append(
             f"its paths were relative to the writer's working directory, now {base!r}, {why}"
@@ -182,7 +181,7 @@ class OlderArray(OlderNode):
             raise error.in_context(remedy=RECREATE) from error.__cause__
         dimensions = len(self.metadata["shape"])
         named = ((parse_canonical(key, dimensions), e) for key, e in self.entries.items())
-        paths = {index: entry["path"] for index, entry in named if index is not None}
+        paths = {index: entry.path for index, entry in named if index is not None}
         chunk_shape = self.metadata["chunk_grid"]["configuration"]["chunk_shape"]
         reason = doubt(self.metadata, paths, chunk_shape)
         if self.repairs and (reason is not None or self.unknown_base is not None):
@@ -243,12 +242,12 @@ def set_bases(
     roots = [Path("/", url.path) for url in store_urls(own) if url.scheme == "file"]
     above = [each for root in roots[:1] for each in (root, *root.parents)]
     # No base is needed for files that were put beside the array's metadata.
-    stray = [a for a in stray if not roots or not has_files(roots[0] / a.path, a.relative_paths)]
+    stray = [a for a in stray if not roots or not _has_files(roots[0] / a.path, a.relative_paths)]
     every = {path for array in stray for path in array.relative_paths}
-    common = [each for each in above if has_files(each, every)]
+    common = [each for each in above if _has_files(each, every)]
     for array in stray:
         # Files of another array may be missing.
-        found = common or [each for each in above if has_files(each, array.relative_paths)]
+        found = common or [each for each in above if _has_files(each, array.relative_paths)]
         if len(found) == 1:
             directory = "./" if found[0] == roots[0] else found[0]
             array.set_base(directory, "the only directory above it with all files")
@@ -272,43 +271,24 @@ class _Entry(msgspec.Struct):
     length: Annotated[int, msgspec.Meta(ge=0)]
 
 
-def read_entries(body: bytes) -> dict[str, dict[str, Any]]:
-    """Return the entries of a manifest document by key.
-
-    Raises
-    ------
-    InvalidJSONError, InvalidManifestError
-        It is not JSON, or none that these releases wrote.
-    """
+def _read_entries(body: bytes) -> dict[str, _Entry]:
+    """Return the entries of a manifest document by key; raise if these releases wrote none such."""
     try:
-        document: dict[str, dict[str, Any]] = json.loads(body)
-        msgspec.convert(document, dict[str, _Entry])
+        return msgspec.json.decode(body, type=dict[str, _Entry])
     except msgspec.ValidationError as error:
         raise InvalidManifestError(
             f"VirtualiZarr 1.0 to 1.3 did not write this manifest: {error}"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidJSONError(f"the manifest is not JSON: {error}") from error
-    return document
 
 
-def is_relative(path: str) -> bool:
-    """Whether a URL reference resolves against the base.
-
-    Examples
-    --------
-    >>> [is_relative(path) for path in ("data/f.nc", "/data/f.nc", "s3://b/f.nc")]
-    [True, False, False]
-    """
-    return not path.startswith("/") and not is_url(path)
-
-
-def has_files(directory: Path, paths: Iterable[str]) -> bool:
+def _has_files(directory: Path, paths: Iterable[str]) -> bool:
     """Whether relative URL references lead from a directory to files."""
     return all((directory / unquote(path)).is_file() for path in paths)
 
 
-def base_of(directory: str | Path, array_path: str) -> str:
+def _base_of(directory: str | Path, array_path: str) -> str:
     """Return the ``base`` against which an array's paths resolve relative to a directory.
 
     Parameters
@@ -320,19 +300,12 @@ def base_of(directory: str | Path, array_path: str) -> str:
 
     Examples
     --------
-    >>> base_of("/data/my work", "a/b"), base_of("raw", "a/b"), base_of("s3://b", "a")
+    >>> _base_of("/data/my work", "a/b"), _base_of("raw", "a/b"), _base_of("s3://b", "a")
     ('file:///data/my%20work/', '../../raw/', 's3://b/')
     """
-    if isinstance(directory, Path) and not directory.is_absolute():
-        directory = quote_path(directory.as_posix())
     if str(directory).startswith("/"):
-        return f"{Path(directory).as_uri().rstrip('/')}/"
-    reference = base_directory(directory)
-    assert reference is not None  # the directory is not None
-    if not is_relative(reference):
-        return reference
-    up = "../" * len([name for name in array_path.split("/") if name])
-    return (up + reference.removeprefix("./")) or "./"
+        directory = Path(directory).as_uri()
+    return SourcePaths((), base_directory(directory)).base_of(array_path) or "./"
 
 
 # Wrong values -------------------------------------------------------------------------
