@@ -28,12 +28,10 @@ from zarr_manifest.conversion.older_writers.arrays import (
 from zarr_manifest.errors import Advice, LocationNotAllowedError, Setting, WriteConflictError
 from zarr_manifest.format import (
     Limits,
-    PendingChange,
     ancestors,
     consolidated_members,
     dump_node,
     has_consolidated,
-    join,
     node_of_metadata,
     parse_node,
     parse_pending,
@@ -58,7 +56,7 @@ from zarr_manifest.stores import (
     open_hierarchy,
     store_urls,
 )
-from zarr_manifest.writing import Change, GuardedStore, guarded_store
+from zarr_manifest.writing import Change, GuardedStore, Stored, guarded_store
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
@@ -269,22 +267,23 @@ def _report(
 
 
 def _replace(store: GuardedStore, nodes: Sequence[OlderNode]) -> None:
-    copies = Change(store)
+    change = Change(store)
     groups = {group for node in nodes for group in (node.path, *ancestors(node.path))}
-    copies.read_many(groups)
-    is_whole = any(map(copies.has_copies, groups))
-    for together in [nodes] if is_whole else [[node] for node in nodes]:
-        change = Change(store)
-        change.read_many(node.path for node in together)
-        for node in together:
-            if change.read(node.path).body != node.before.body:
-                raise WriteConflictError(
-                    "another writer has changed the node in the meantime; its version was kept",
-                    array=node.path,
-                    remedy="Check what is there now, and try again.",
-                )
-            change.set(node.path, node.metadata)
-        change.commit()
+    change.read_many(groups)
+    if not any(map(change.has_copies, groups)):
+        # One by one: invalid arrays, which stay as they are, cannot be consolidated.
+        for node in nodes:
+            store.replace(node.key, node.before, node.body)
+        return
+    for node in nodes:
+        if change.read(node.path).body != node.before.body:
+            raise WriteConflictError(
+                "another writer has changed the node in the meantime; its version was kept",
+                array=node.path,
+                remedy="Check what is there now, and try again.",
+            )
+        change.set(node.path, node.metadata)
+    change.commit()
 
 
 def _finish(store: GuardedStore, *, may_write: bool) -> None:
@@ -300,31 +299,15 @@ def _finish(store: GuardedStore, *, may_write: bool) -> None:
     root = None
     with suppress(LocationNotAllowedError):  # behind a link: it is refused later
         root = store.read("zarr.json").body
-    pending = parse_pending((parse_node(root) if root else None) or {})
-    change = PendingChange(pending, root or b"")
-    for path in pending:
-        if change.standing(path, store.read(join(path, "zarr.json")).body) != "own":
-            raise WriteConflictError(
-                "an interrupted writer has left the node's own metadata behind",
-                array=path,
-                remedy=Advice(
-                    "Write them first: ", Setting("recover", python="zarr_manifest.recover()"), "."
-                ),
-            )
-
-
-def _create(store: GuardedStore, key: str, body: bytes) -> None:
-    """Write an object unless it exists, possibly with the same content."""
-    there = store.read(key)
-    if there.body == body:
-        return
-    if there.body is not None:
+    behind = parse_pending((parse_node(root) if root else None) or {})
+    if behind:
         raise WriteConflictError(
-            "there is already something else",
-            location=key,
-            remedy="Choose an empty place.",
+            "an interrupted writer may have left the node's own metadata behind",
+            array=min(behind),
+            remedy=Advice(
+                "Write them first: ", Setting("recover", python="zarr_manifest.recover()"), "."
+            ),
         )
-    store.replace(key, there, body)
 
 
 def _target(own: Store, other: Store, *, sole_writer: bool) -> GuardedStore | None:
@@ -365,11 +348,19 @@ def _copy(
         body = store.read(key).body
         if key in nodes and body is not None:
             body = _repaired(nodes[key], body, new)
-        if body is None or (target is not None and body == target.read(key).body):
+        there = Stored(None) if target is None else target.read(key)
+        if body is None or body == there.body:
             continue
         report.written.append(key)
-        if target is not None and not report.dry_run:
-            _create(target, key, body)
+        if target is None or report.dry_run:
+            continue
+        if there.body is not None:
+            raise WriteConflictError(
+                "there is already something else",
+                location=key,
+                remedy="Choose an empty place.",
+            )
+        target.replace(key, there, body)
 
 
 def _repaired(path: str, body: bytes, new: Mapping[str, dict[str, Any]]) -> bytes:
