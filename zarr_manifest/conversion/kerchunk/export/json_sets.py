@@ -17,15 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.kerchunk.export.nodes import (
-    ExportedArray,
-    ExportedGroup,
-    exported_nodes,
-)
+from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
-from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, refused
+from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
-from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import Limits, grid_indices, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import (
@@ -106,19 +101,16 @@ def export_kerchunk_json(
         path.open("xb") as file,
     ):
         members = MembersFile(file)
+
+        def add_group(path: str, metadata: Zarr2Metadata) -> None:
+            members.add(_documents(path, ".zgroup", metadata))
+
+        def add_array(node: ExportedArray) -> None:
+            with members.all_or_none():
+                _add_array(node, members, report, tally)
+
         file.write(b'{"version": 1, "refs": {')
-        for node in exported_nodes(hierarchy):
-            if isinstance(node, ExportedGroup):
-                members.add(_documents(node.path, ".zgroup", node.metadata))
-                report.groups += 1
-            elif isinstance(node, ExportedArray):
-                try:
-                    with members.all_or_none():
-                        _array(node, members, report, tally)
-                except ManifestError as error:
-                    report.refused.append(refused(node.path, error))
-            else:
-                report.refused.append(node)
+        export_nodes(hierarchy, report, add_group, add_array)
         file.write(b"}}")
     return report
 
@@ -128,12 +120,12 @@ def _documents(path: str, name: str, metadata: Zarr2Metadata) -> list[bytes]:
     return [member(join(path, own), json.dumps(each)) for own, each in documents.items() if each]
 
 
-def _array(
+def _add_array(
     node: ExportedArray, members: MembersFile, report: ConversionReport, tally: Tally
 ) -> None:
     below = f"{node.path}/" if node.path else ""
     stated_bytes, chunks = 0, 0
-    for block in node.blocks():
+    for block in map(node.load, node.present):
         members.add(members_of(block, below))
         stated_bytes += block.stated_bytes
         chunks += len(block)

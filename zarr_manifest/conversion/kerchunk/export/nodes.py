@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
-from zarr_manifest.conversion.nodes import ConversionReport, RefusedNode, refused
+from zarr_manifest.conversion.nodes import ConversionReport, refused
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Metadata,
     convert_array_to_zarr2,
@@ -52,13 +52,6 @@ from zarr_manifest.manifest import (
 from zarr_manifest.showing import counted
 from zarr_manifest.stores import object_url, store_urls
 from zarr_manifest.zarr_internals import sync
-
-
-class ExportedGroup(NamedTuple):
-    """A group, without slashes at the ends of its path; ``""`` for the root."""
-
-    path: str
-    metadata: Zarr2Metadata
 
 
 @dataclass(slots=True)
@@ -107,9 +100,11 @@ class ExportedArray:
         """Its path, without slashes at the ends; ``""`` for the root."""
         return self.node.path
 
-    def blocks(self) -> Iterator[References]:
-        """Yield the references of all blocks, loading each on demand."""
-        return map(self.load, self.present)
+    def first_chunk(self, index: tuple[int, ...]) -> int:
+        """Return the number of the first chunk of a block."""
+        starts = [along[0] for along in self.partitions.region(index)]
+        shape = self.partitions.grid_shape
+        return int(number_chunks(np.array([starts], np.int64).reshape(1, len(shape)), shape)[0])
 
     def load(self, index: tuple[int, ...]) -> References:
         """Return the references of the block with an index, with URLs in fsspec's form as paths.
@@ -257,32 +252,37 @@ def _require_lengths(manifest: References) -> None:
         )
 
 
-type Exported = ExportedGroup | ExportedArray | RefusedNode
-
-
-def exported_nodes(hierarchy: InspectedHierarchy) -> Iterator[Exported]:
-    """Yield the nodes of a hierarchy, parents first.
+def export_nodes(
+    hierarchy: InspectedHierarchy,
+    report: ConversionReport,
+    add_group: Callable[[str, Zarr2Metadata], None],
+    add_array: Callable[[ExportedArray], None],
+) -> None:
+    """Export the nodes of a hierarchy, parents first; report what kerchunk cannot express.
 
     Parameters
     ----------
     hierarchy : InspectedHierarchy
         Its native arrays can only be exported if it can be listed.
+    report : ConversionReport
+        Counts the nodes.
+    add_group, add_array : callable
+        Write a group, of which the path and the metadata are given, and an array.
 
     Raises
     ------
     ManifestError
         ``source_not_found``: there is no hierarchy; ``source_error``: its nodes cannot be
-        listed. A problem with a single node yields a :class:`RefusedNode`.
+        listed.
     """
     for node in sync(hierarchy.nodes()):
         try:
             node.require_v3()
             if node.kind == "group":
-                yield ExportedGroup(node.path, convert_group_to_zarr2(node.metadata))
-                continue
-            convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
-            array = ExportedArray(hierarchy, node)
+                add_group(node.path, convert_group_to_zarr2(node.metadata))
+                report.groups += 1
+            else:
+                convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
+                add_array(ExportedArray(hierarchy, node))
         except ManifestError as error:
-            yield refused(node.path, error)
-        else:
-            yield array
+            report.refused.append(refused(node.path, error))

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.export.nodes import (
-    ExportedArray,
-    ExportedGroup,
-    exported_nodes,
-)
+from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
-from zarr_manifest.conversion.nodes import ConversionReport, Progress, RefusedNode, Tally, refused
+from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import Partitions, ancestors, join
+from zarr_manifest.format import ancestors, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import References, distinct_numbers
 
@@ -110,21 +105,14 @@ class _Export:
     report: ConversionReport = field(default_factory=ConversionReport)
 
     def run(self, hierarchy: InspectedHierarchy) -> ConversionReport:
-        for node in exported_nodes(hierarchy):
-            if isinstance(node, RefusedNode):
-                self.report.refused.append(node)
-            elif isinstance(node, ExportedGroup):
-                self._add(node.path, ".zgroup", node.metadata)
-                self.report.groups += 1
-            else:
-                self._array(node)
-        self._implicit_groups()
+        export_nodes(hierarchy, self.report, self._add_group, self._add_array)
+        self._add_implicit_groups()
         self.directory.mkdir(parents=True, exist_ok=True)
         content = {"metadata": self.documents, "record_size": self.record_size}
         (self.directory / ".zmetadata").write_text(json.dumps(content))
         return self.report
 
-    def _implicit_groups(self) -> None:
+    def _add_implicit_groups(self) -> None:
         """Add parent groups without metadata: Zarr v2 could not open them."""
         refused_paths = {node.path for node in self.report.refused}
         for path in [key.rpartition("/")[0] for key in self.documents]:
@@ -140,21 +128,87 @@ class _Export:
         if metadata.attributes:
             self.documents[join(path, ".zattrs")] = metadata.attributes
 
-    def _array(self, array: ExportedArray) -> None:
-        directory = self.directory / array.path
-        writer = RefsWriter(
-            directory, self.record_size, array.partitions, array.present, array.load
-        )
+    def _add_group(self, path: str, metadata: Zarr2Metadata) -> None:
+        self._add(path, ".zgroup", metadata)
+
+    def _add_array(self, array: ExportedArray) -> None:
+        _require_addressable(array.path)
         try:
-            _require_addressable(array.path)
-            references, stated = writer.write(
-                lambda references: self.tally.add(array.path, references)
-            )
+            references, stated = self._write(array)
             self._add(array.path, ".zarray", array.finish(self.report, references, stated))
-        except ManifestError as error:
-            self.report.refused.append(refused(array.path, error))
-            if array.path and directory.exists():
-                shutil.rmtree(directory)
+        except ManifestError:
+            shutil.rmtree(self.directory / array.path, ignore_errors=True)
+            raise
+
+    def _write(self, array: ExportedArray) -> tuple[int, int]:
+        """Write references file by file; return their number, and that of bytes they refer to.
+
+        A file is a run of chunks in C order, while a manifest comes in blocks of the grid: a block
+        is loaded for the first file that needs it, and dropped after the last one. So at most one
+        row of blocks is in memory. Runs without references take no time, because a grid may have
+        far more chunks than references.
+        """
+        written = stated = 0
+        held: list[References] = []
+        # In C order, blocks come in the order of their first chunks.
+        ahead = iter(array.present)
+        coming = next(ahead, None)
+        start: int | None = 0
+        while start is not None:
+            record = start // self.record_size
+            start, stop = record * self.record_size, (record + 1) * self.record_size
+            while coming is not None and array.first_chunk(coming) < stop:
+                held.append(array.load(coming))
+                coming = next(ahead, None)
+            parts = [part for each in held if len(part := each.between(start, stop))]
+            if parts:
+                self._write_file(self.directory / array.path / f"refs.{record}.parq", start, parts)
+                references = sum(map(len, parts))
+                self.tally.add(array.path, references)
+                written += references
+                stated += sum(part.stated_bytes for part in parts)
+            rest = [(chunk, each) for each in held if (chunk := each.next_chunk(stop)) is not None]
+            held = [each for _, each in rest]
+            next_block = [] if coming is None else [array.first_chunk(coming)]
+            start = min([*next_block, *(chunk for chunk, _ in rest)], default=None)
+        return written, stated
+
+    def _write_file(self, file: Path, start: int, parts: Sequence[References]) -> None:
+        pa = arrow()
+        size = self.record_size
+        # Missing chunks have no URL, like inline ones.
+        codes = np.full(size, -1, np.int32)
+        offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        inline: dict[int, bytes] = {}
+        urls: list[str] = []
+        for part in parts:
+            columns = part.columns()
+            rows = columns.numbers - start
+            own, path_numbers = _urls_of(part.paths, columns.path_numbers)
+            codes[rows] = np.where(path_numbers < 0, -1, path_numbers + len(urls))
+            offsets[rows] = columns.offsets
+            sizes[rows] = np.where(path_numbers < 0, 0, np.maximum(columns.lengths, 0))
+            for position, extra in part.extras_of(range(len(part))):
+                inline[rows.item(position)] = _escaped(extra.data or b"")
+            urls += own
+        without_url = codes < 0
+        paths = pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=without_url if without_url.any() else None),
+            pa.array(urls, pa.string()),
+        )
+        table = [paths, pa.array(offsets), pa.array(sizes), _binary(inline, size)]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Without the schema of the table, readers find texts, not numbers of texts.
+        with parquet().ParquetWriter(
+            file,
+            _schema(),
+            compression="zstd",
+            use_dictionary=["path", "size"] if _has_few_values(sizes) else ["path"],
+            write_statistics=False,
+            store_schema=False,
+        ) as writer:
+            writer.write_table(pa.Table.from_arrays(table, schema=_schema()))
+            writer.add_key_value_metadata({"pandas": json.dumps(_PANDAS)})
 
 
 def _require_addressable(path: str) -> None:
@@ -190,128 +244,6 @@ _PANDAS = {
         for name, kind in _KINDS.items()
     ],
 }
-
-
-@dataclass(slots=True)
-class RefsWriter:
-    """Writes the references of one array, file by file.
-
-    A file is a run of chunks in C order, while a manifest comes in blocks of the grid: a
-    block is loaded for the first file that needs it, and dropped after the last one. So at
-    most one row of blocks is in memory. Runs without references take no time, because a grid
-    may have far more chunks than references.
-
-    Parameters
-    ----------
-    directory : Path
-        The directory to write to.
-    record_size : int
-        Number of references per file.
-    partitions : Partitions
-        The blocks; a single one, as large as the grid, if there are no partitions.
-    present : iterable of tuple of int
-        The indices of the blocks that may have references, in C order.
-    load : callable
-        Returns the references of the block with an index.
-    """
-
-    directory: Path
-    record_size: int
-    partitions: Partitions
-    present: Iterable[tuple[int, ...]]
-    load: Callable[[tuple[int, ...]], References]
-    _held: dict[tuple[int, ...], References] = field(
-        default_factory=dict[tuple[int, ...], References]
-    )
-
-    def write(self, tell: Callable[[int], None]) -> tuple[int, int]:
-        """Write all files; return the number of references, and of bytes they refer to.
-
-        Calls `tell` with the number of references of each file.
-
-        Raises
-        ------
-        ManifestError
-            A block cannot be loaded.
-        """
-        total = math.prod(self.partitions.grid_shape)
-        size = self.record_size
-        written = stated = 0
-        # In C order, blocks come in the order of their first chunks.
-        ahead = iter(self.present)
-        coming = next(ahead, None)
-        start: int | None = 0
-        while start is not None:
-            record = start // size
-            start, stop = record * size, min((record + 1) * size, total)
-            while coming is not None and self._corner(coming, 0) < stop:
-                self._held[coming] = self.load(coming)
-                coming = next(ahead, None)
-            found = (held.between(start, stop) for held in self._held.values())
-            parts = [part for part in found if len(part)]
-            if parts:
-                self._write_file(record, parts)
-                references = sum(map(len, parts))
-                tell(references)
-                written += references
-                stated += sum(part.stated_bytes for part in parts)
-            for owner in [owner for owner in self._held if self._corner(owner, -1) < stop]:
-                del self._held[owner]
-            start = self._next_chunk(stop, coming)
-        return written, stated
-
-    def _corner(self, owner: tuple[int, ...], corner: Literal[0, -1]) -> int:
-        """Return the C-order number of the first or the last chunk of a block."""
-        number = 0
-        for n, along in zip(self.partitions.grid_shape, self.partitions.region(owner), strict=True):
-            number = number * n + along[corner]
-        return number
-
-    def _next_chunk(self, stop: int, coming: tuple[int, ...] | None) -> int | None:
-        """Return the number of a chunk from which to go on, so that gaps cost no time.
-
-        It is the first one with a reference, or that of the next block; None after the last.
-        """
-        ahead = [] if coming is None else [self._corner(coming, 0)]
-        following = (held.next_chunk(stop) for held in self._held.values())
-        return min([*ahead, *(number for number in following if number is not None)], default=None)
-
-    def _write_file(self, record: int, parts: Sequence[References]) -> None:
-        pa = arrow()
-        size = self.record_size
-        # Missing chunks have no URL, like inline ones.
-        codes = np.full(size, -1, np.int32)
-        offsets, sizes = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        inline: dict[int, bytes] = {}
-        urls: list[str] = []
-        for part in parts:
-            columns = part.columns()
-            rows = columns.numbers - record * size
-            own, path_numbers = _urls_of(part.paths, columns.path_numbers)
-            codes[rows] = np.where(path_numbers < 0, -1, path_numbers + len(urls))
-            offsets[rows] = columns.offsets
-            sizes[rows] = np.where(path_numbers < 0, 0, np.maximum(columns.lengths, 0))
-            for position, extra in part.extras_of(range(len(part))):
-                inline[rows.item(position)] = _escaped(extra.data or b"")
-            urls += own
-        without_url = codes < 0
-        paths = pa.DictionaryArray.from_arrays(
-            pa.array(codes, mask=without_url if without_url.any() else None),
-            pa.array(urls, pa.string()),
-        )
-        table = [paths, pa.array(offsets), pa.array(sizes), _binary(inline, size)]
-        self.directory.mkdir(parents=True, exist_ok=True)
-        # Without the schema of the table, readers find texts, not numbers of texts.
-        with parquet().ParquetWriter(
-            self.directory / f"refs.{record}.parq",
-            _schema(),
-            compression="zstd",
-            use_dictionary=["path", "size"] if _has_few_values(sizes) else ["path"],
-            write_statistics=False,
-            store_schema=False,
-        ) as writer:
-            writer.write_table(pa.Table.from_arrays(table, schema=_schema()))
-            writer.add_key_value_metadata({"pandas": json.dumps(_PANDAS)})
 
 
 def _urls_of(
