@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -93,21 +93,29 @@ class NumberedUrls:
 
 
 @dataclass
-class _ArrayColumns:
-    """The references of one array, by row: in C order of its chunks."""
+class ReferenceColumns:
+    """The references of some chunks, by row.
+
+    Parameters
+    ----------
+    path_numbers, offsets, lengths : ndarray
+        Of a row without a path, the number is -1.
+    to_reference : SourceUrls
+        What turns URLs into paths.
+    """
 
     path_numbers: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
-    sources: NumberedUrls
+    to_reference: SourceUrls
     paths: PathNumbers = field(default_factory=PathNumbers)
     inline: dict[int, bytes] = field(default_factory=dict[int, bytes])
     versions: dict[int, str] = field(default_factory=dict[int, str])
     relative: set[str] = field(default_factory=set[str])
 
-    def source(self, url: str | None) -> tuple[int, str | None]:
+    def _source(self, url: str | None) -> tuple[int, str | None]:
         """Return the number of a URL's path, and the version in the URL."""
-        source = self.sources.to_reference.reference(url)
+        source = self.to_reference.reference(url)
         if source.relative is not None:
             self.relative.add(source.relative)
         return self.paths[source.path], source.version
@@ -119,9 +127,44 @@ class _ArrayColumns:
             self.inline[row] = inline_bytes(value)
             return
         url, self.offsets[row], self.lengths[row] = byte_range(parts)
-        self.path_numbers[row], version = self.source(url)
+        self.path_numbers[row], version = self._source(url)
         if version is not None:
             self.versions[row] = version
+
+    def take_urls(self, urls: Iterable[str], which: npt.NDArray[np.integer]) -> None:
+        """Set the paths of all rows, given the number of the URL of each, from 1; 0 has none."""
+        table = [(-1, None), *map(self._source, urls)]
+        self.path_numbers = np.array([number for number, _ in table], np.int32)[which]
+        if any(version is not None for _, version in table):
+            places: list[int] = which.tolist()
+            versions = ((row, table[place][1]) for row, place in enumerate(places))
+            self.versions = {row: each for row, each in versions if each is not None}
+
+    def references(self, grid_shape: tuple[int, ...], numbers: npt.NDArray[np.int64]) -> References:
+        """Return the references, given the C-order number of the chunk of each row.
+
+        Raises
+        ------
+        InvalidEntryError
+            No request can name a version.
+        """
+        inline = np.array(list(self.inline), np.int64)
+        found = references_from_columns(
+            grid_shape,
+            paths=NumberedPaths(self.path_numbers, tuple(self.paths)),
+            offsets=self.offsets,
+            lengths=self.lengths,
+            numbers=numbers,
+            data=dict(zip(numbers[inline].tolist(), self.inline.values(), strict=True)),
+        )
+        versions = {row: each for row, each in self.versions.items() if self.path_numbers[row] >= 0}
+        if not versions:
+            return found
+        rows: list[int] = found.rows(numbers[list(versions)]).tolist()
+        distinct = dict.fromkeys(versions.values())
+        extras = {each: Extras(conditions=parse_conditions(None, None, each)) for each in distinct}
+        own = {row: extras[each] for row, each in zip(rows, versions.values(), strict=True)}
+        return found.replaced(extras=found.extras_by_row() | own)
 
 
 def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -> Node:
@@ -132,30 +175,27 @@ def _array_node(plan: ArrayPlan, members: ArrayMembers, sources: NumberedUrls) -
             members = members.without_repeated_keys()
             rows = chunk_rows(plan, members.names(), members.prefix, notes)
         columns = _columns(rows, members, sources)
-        manifest = _manifest(plan, rows, columns)
+        manifest = Manifest(columns.references(plan.grid_shape, rows.numbers))
     except ManifestError as error:
         return refused(plan.path, error)
     notes += relative_path_notes(columns.relative)
     return ArrayNode(plan.path, plan.metadata, manifest, (*plan.notes, *notes))
 
 
-def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> _ArrayColumns:
+def _columns(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls) -> ReferenceColumns:
     """Return the columns, or raise for the first reference that cannot be expressed."""
     order = rows.members
     urls, offsets, lengths, others = members.references[1:]
     if len(order) < len(urls) or (order[1:] < order[:-1]).any():
         urls, offsets, lengths = urls[order], offsets[order], lengths[order]
-    columns = _ArrayColumns(urls, offsets, lengths, sources)
+    columns = ReferenceColumns(urls, offsets, lengths, sources.to_reference)
     try:
         # 0 stands for what names no object in the usual form.
         used, which = distinct_numbers(urls + np.int32(1), len(sources.urls) + 1)
         numbers: list[int] = used.tolist()
-        table = [columns.source(sources.urls[n - 1]) if n else (-1, None) for n in numbers]
-        columns.path_numbers = np.array([number for number, _ in table], np.int32)[which]
-        if any(version is not None for _, version in table):
-            places: list[int] = which.tolist()
-            versions = ((row, table[place][1]) for row, place in enumerate(places))
-            columns.versions = {row: each for row, each in versions if each is not None}
+        if numbers[:1] != [0]:
+            which = which + 1
+        columns.take_urls((sources.urls[n - 1] for n in numbers if n), which)
         for row in np.flatnonzero(columns.path_numbers < 0).tolist():
             columns.take(row, others[order.item(row)])
     except ManifestError:
@@ -169,7 +209,9 @@ def _require_each(rows: MemberRows, members: ArrayMembers, sources: NumberedUrls
     names = members.names()
     order: list[int] = rows.members.tolist()
     nothing = np.zeros(len(order), np.int64)
-    columns = _ArrayColumns(nothing.astype(np.int32), nothing, nothing.copy(), sources)
+    columns = ReferenceColumns(
+        nothing.astype(np.int32), nothing, nothing.copy(), sources.to_reference
+    )
     for row, member in enumerate(order):
         with in_context(chunk=names[member]):
             columns.take(row, members.references.value(member, sources.urls))
@@ -234,37 +276,3 @@ def inline_bytes(value: object) -> bytes:
     if not content:
         raise NotConvertibleError("inline data is empty: no codec decodes that to a chunk")
     return content
-
-
-# ------------------------------------------------------------ manifest
-
-
-def _manifest(plan: ArrayPlan, rows: MemberRows, columns: _ArrayColumns) -> Manifest:
-    inline = np.array(list(columns.inline), np.int64)
-    references = references_from_columns(
-        plan.grid_shape,
-        paths=NumberedPaths(columns.path_numbers, tuple(columns.paths)),
-        offsets=columns.offsets,
-        lengths=columns.lengths,
-        numbers=rows.numbers,
-        data=dict(zip(rows.numbers[inline].tolist(), columns.inline.values(), strict=True)),
-    )
-    versions = {rows.numbers.item(row): version for row, version in columns.versions.items()}
-    return Manifest(with_versions(references, versions))
-
-
-def with_versions(references: References, versions: Mapping[int, str]) -> References:
-    """Return references to certain versions of objects, by C-order number of the chunk.
-
-    Raises
-    ------
-    InvalidEntryError
-        No request can name a version.
-    """
-    if not versions:
-        return references
-    rows: list[int] = references.rows(np.array(list(versions), np.int64)).tolist()
-    distinct = dict.fromkeys(versions.values())
-    extras = {each: Extras(conditions=parse_conditions(None, None, each)) for each in distinct}
-    own = {row: extras[each] for row, each in zip(rows, versions.values(), strict=True)}
-    return references.replaced(extras=references.extras_by_row() | own)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.json import inline_bytes, with_versions
-from zarr_manifest.conversion.kerchunk.urls import SourceReference
+from zarr_manifest.conversion.kerchunk.json import ReferenceColumns, inline_bytes
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.errors import NotConvertibleError, SourceError, in_context
-from zarr_manifest.manifest import TO_THE_END, NumberedPaths, References, references_from_columns
+from zarr_manifest.manifest import TO_THE_END, References
 from zarr_manifest.showing import counted
 
 # Rows in memory at a time: bounds memory even if a whole set is one file.
@@ -82,14 +82,14 @@ class RefsFiles:
         Number of references per file.
     grid_shape : tuple of int
         Number of chunks of the array along every dimension.
-    to_reference : callable
-        Turns a kerchunk path into a URL reference.
+    to_reference : SourceUrls
+        Turns kerchunk's paths into URL references.
     """
 
     directory: Path
     record_size: int
     grid_shape: tuple[int, ...]
-    to_reference: Callable[[str], SourceReference]
+    to_reference: SourceUrls
 
     @property
     def chunk_count(self) -> int:
@@ -203,59 +203,33 @@ class RefsFiles:
                 raise NotConvertibleError(f"a column cannot be used: {error}") from error
 
     def _interpreted(self, first: int, batch: Any) -> RefsBatch:
-        data = _inline(first, batch)
-        found = self._paths(batch)
-        # Inline data takes precedence over a reference, as in fsspec.
-        found.numbers[np.fromiter(data, np.int64, len(data)) - first] = -1
         offsets, sizes = _integers(batch, "offset"), _integers(batch, "size")
-        _require_ranges(first, found.numbers >= 0, offsets, sizes)
+        columns = ReferenceColumns(np.empty(0, np.int32), offsets, sizes, self.to_reference)
+        columns.take_urls(*_urls(batch))
+        columns.inline = _inline(first, batch)
+        # Inline data takes precedence over a reference, as in fsspec.
+        columns.path_numbers[list(columns.inline)] = -1
+        _require_ranges(first, columns.path_numbers >= 0, offsets, sizes)
         sizes[sizes == 0] = TO_THE_END
-        references = references_from_columns(
-            self.grid_shape,
-            paths=NumberedPaths(found.numbers, found.paths),
-            offsets=offsets,
-            lengths=sizes,
-            numbers=np.arange(first, first + len(batch)),
-            data=data,
-        )
-        versions = {
-            first + row: each for row, each in found.versions.items() if found.numbers[row] >= 0
-        }
-        return RefsBatch(with_versions(references, versions), found.relative)
-
-    def _paths(self, batch: Any) -> _Paths:
-        if "path" not in batch.schema.names or batch.column("path").null_count == len(batch):
-            return _Paths(np.full(len(batch), -1, np.int32), [], {}, frozenset())
-        column = batch.column("path")
-        if not hasattr(column, "dictionary"):
-            column = column.dictionary_encode()
-        codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
-        # A dictionary may contain more than the rows use: values since overwritten.
-        used = np.unique(codes[codes >= 0])
-        names = column.dictionary.take(arrow().array(used)).to_pylist()
-        sources = [self.to_reference(_text(name, column.dictionary.type)) for name in names]
-        numbers: dict[str, int] = {}
-        # One number per code, and at the end that of no path.
-        by_code = np.full(len(column.dictionary) + 1, -1, np.int32)
-        by_code[used] = [numbers.setdefault(each.path, len(numbers)) for each in sources]
-        stated = {
-            code: each.version
-            for code, each in zip(used.tolist(), sources, strict=True)
-            if each.version is not None
-        }
-        rows: list[int] = np.flatnonzero(np.isin(codes, list(stated))).tolist() if stated else []
-        versions = {row: stated[codes.item(row)] for row in rows}
-        relative = frozenset(each.relative for each in sources if each.relative is not None)
-        return _Paths(by_code[codes], list(numbers), versions, relative)
+        references = columns.references(self.grid_shape, np.arange(first, first + len(batch)))
+        return RefsBatch(references, frozenset(columns.relative))
 
 
-class _Paths(NamedTuple):
-    """The number of each row's path, -1 for none; the paths; and, by row, versions of objects."""
-
-    numbers: npt.NDArray[np.int32]
-    paths: list[str]
-    versions: dict[int, str]
-    relative: frozenset[str]
+def _urls(batch: Any) -> tuple[list[str], _Integers]:
+    """Return the URLs in use, and the number of each row's, from 1; 0 for none."""
+    if "path" not in batch.schema.names or batch.column("path").null_count == len(batch):
+        return [], np.zeros(len(batch), np.int64)
+    column = batch.column("path")
+    if not hasattr(column, "dictionary"):
+        column = column.dictionary_encode()
+    codes = column.indices.fill_null(-1).to_numpy().astype(np.int64)
+    # A dictionary may contain more than the rows use: values since overwritten.
+    used = np.unique(codes[codes >= 0])
+    names = column.dictionary.take(arrow().array(used)).to_pylist()
+    # One number per code, and at the end that of no URL.
+    by_code = np.zeros(len(column.dictionary) + 1, np.int64)
+    by_code[used] = np.arange(1, len(used) + 1)
+    return [_text(name, column.dictionary.type) for name in names], by_code[codes]
 
 
 def _text(name: object, kind: object) -> str:
@@ -270,7 +244,7 @@ def _text(name: object, kind: object) -> str:
 
 
 def _inline(first: int, batch: Any) -> dict[int, bytes]:
-    """Return the inline chunks, by number."""
+    """Return the inline chunks, by row."""
     if "raw" not in batch.schema.names:
         return {}
     column = batch.column("raw")
@@ -278,11 +252,10 @@ def _inline(first: int, batch: Any) -> dict[int, bytes]:
     rows = np.flatnonzero(valid.to_numpy(zero_copy_only=False)).tolist()
     data: dict[int, bytes] = {}
     for row, value in zip(rows, column.filter(valid).to_pylist(), strict=True):
-        number = first + row
         try:
-            data[number] = inline_bytes(value)
+            data[row] = inline_bytes(value)
         except NotConvertibleError as error:
-            raise NotConvertibleError(f"chunk {number} in C order: {error.problem}") from error
+            raise NotConvertibleError(f"chunk {first + row} in C order: {error.problem}") from error
     return data
 
 

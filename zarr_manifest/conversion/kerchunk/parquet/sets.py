@@ -288,12 +288,7 @@ class _Importer:
             return refused(plan.path, error)
 
     def _array(self, plan: ArrayPlan) -> ArrayNode:
-        files = RefsFiles(
-            self.root / plan.path,
-            self.record_size,
-            plan.grid_shape,
-            self.urls.reference,
-        )
+        files = RefsFiles(self.root / plan.path, self.record_size, plan.grid_shape, self.urls)
         notes = (*plan.notes, *_notes(files))
         at_most = min(files.chunk_count, len(files.present()) * files.record_size)
         if at_most <= self.stream_above:
