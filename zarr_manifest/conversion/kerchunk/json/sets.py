@@ -30,7 +30,7 @@ from zarr_manifest.conversion.kerchunk.json.references import (
     byte_range,
     reference_nodes,
 )
-from zarr_manifest.conversion.kerchunk.json.templates import MAX_GENERATED, Templates, generate
+from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls
 from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode, inside, refused
@@ -75,7 +75,6 @@ def read_kerchunk_json(
     references: str | Path | bytes | Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     rewrite: Mapping[str, str] | None = None,
-    max_generated: int = MAX_GENERATED,
     max_bytes: int = _MAX_BYTES,
     allow: Allow = None,
 ) -> Iterator[Node]:
@@ -92,8 +91,6 @@ def read_kerchunk_json(
         and an empty one is that of every relative path, such as ``bucket/f.nc``. A prefix
         that no URL has is reported as a :class:`RefusedNode` of the root.
         Relative paths in the set resolve against the working directory, as in fsspec.
-    max_generated : int
-        Maximum number of references that ``gen`` may generate.
     max_bytes : int
         Maximum size of a compressed document, before and after decompression, and of a
         metadata document in another file.
@@ -139,7 +136,7 @@ def read_kerchunk_json(
     found: object = references
     if isinstance(references, str | Path | bytes):
         found = parsed_members(_content(references, max_bytes, access))
-    context = _Context(rewrite, access, max_generated, max_bytes)
+    context = _Context(rewrite, access, max_bytes)
     sets = as_array(found)
     nodes = _one_set(_object(found), context) if sets is None else _groups(sets, context)
     return itertools.chain(nodes, context.refused_rewrites())
@@ -259,7 +256,6 @@ class _Context:
 
     rewrite: Mapping[str, str] | None
     access: Mapping[str, Access]
-    max_generated: int
     max_bytes: int
     _urls: list[SourceUrls] = field(default_factory=list[SourceUrls])
 
@@ -284,7 +280,7 @@ def _version_1(document: Mapping[str, object], context: _Context) -> Iterator[No
     references = _references(document.get("refs", {}))
     stated = parsed(document.get("templates"))
     templates = Templates(stated)
-    generated = dict(generate(parsed(document.get("gen")), templates, limit=context.max_generated))
+    generated = dict(generate(parsed(document.get("gen")), templates))
     # As in fsspec: without templates, URLs are not rendered.
     render = templates.render if stated else None
     nodes = _nodes(references, generated, context.urls(render), context)
@@ -313,14 +309,8 @@ def _nodes(
     number = PathNumbers()
     documents: dict[str, object] = {}
     references: list[KeyedReferences] = []
-    for batch in batches(members):
-        keys, values = _without_documents(batch, documents)
-        if not generated.keys().isdisjoint(keys):
-            # Generated references win, as in fsspec.
-            keys, values = _chosen(keys, values, [key not in generated for key in keys])
-        if keys:
-            references.append(KeyedReferences.of(keys, values, number))
-    for batch in batches(generated):
+    # Of references with the same key, the last one counts: generated ones win, as in fsspec.
+    for batch in itertools.chain(batches(members), batches(generated)):
         keys, values = _without_documents(batch, documents)
         if keys:
             references.append(KeyedReferences.of(keys, values, number))
@@ -338,11 +328,7 @@ def _without_documents(batch: Batch, documents: dict[str, object]) -> Batch:
     for key, value, other in zip(keys, values, is_other, strict=True):
         if not other:
             documents[key] = value.as_list() if type(value) is UsualReference else value
-    return _chosen(keys, values, is_other)
-
-
-def _chosen(keys: list[str], values: list[object], wanted: list[bool]) -> Batch:
-    return list(itertools.compress(keys, wanted)), list(itertools.compress(values, wanted))
+    return list(itertools.compress(keys, is_other)), list(itertools.compress(values, is_other))
 
 
 _BASE = Base.parse("./")
