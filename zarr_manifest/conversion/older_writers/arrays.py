@@ -200,10 +200,9 @@ def older_arrays(store: GuardedStore, nodes: list[Node], limits: Limits) -> list
         if found.array is None or (found.is_own and not found.array.declaration):
             continue  # without a declaration in its own document, which was just read
         before = store.read(join(found.path, "zarr.json"))
-        node = found.metadata if before.body is None else parse_node(before.body)
-        if node is None or node.get("node_type") != "array":
-            continue  # another writer has just changed it
-        if ArrayMetadata("", node).declaration:
+        node = found.metadata if before.body is None else parse_node(before.body) or {}
+        # Another writer may have just changed it.
+        if node.get("node_type") == "array" and ArrayMetadata("", node).declaration:
             array = OlderArray(found.path, node, before, limits=limits, root=store.root)
             arrays.append(array)
             try:

@@ -31,12 +31,11 @@ from zarr_manifest.format import (
     ancestors,
     consolidated_members,
     dump_node,
-    has_consolidated,
+    join,
     node_of_metadata,
     parse_node,
     parse_pending,
     with_members,
-    with_pending,
     without_copies,
 )
 from zarr_manifest.hierarchy import (
@@ -367,12 +366,8 @@ def _repaired(path: str, body: bytes, new: Mapping[str, dict[str, Any]]) -> byte
     """Return the ``zarr.json`` of a node, with repaired copies of nodes below it."""
     node = new.get(path) or parse_node(body) or {}
     members = consolidated_members(node)
-    below = f"{path}/" if path else ""
-    repaired = {
-        each.removeprefix(below): without_copies(new[each])
-        for each in new
-        if each.startswith(below) and each.removeprefix(below) in members
-    }
-    if has_consolidated(node) and repaired:
-        node = with_pending(with_members(node, members | repaired), parse_pending(node))
+    named = ((member, join(path, member)) for member in members)
+    repaired = {member: without_copies(new[each]) for member, each in named if each in new}
+    if repaired:
+        node = with_members(node, members | repaired)
     return dump_node(node) if path in new or repaired else body
