@@ -6,6 +6,7 @@ the Parquet files in its directory. Large arrays are read while they are written
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +19,13 @@ from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, parquet, 
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
-    GroupNode,
     Node,
     RefusedNode,
     StreamedManifest,
     refused,
 )
 from zarr_manifest.conversion.values import as_object, brief
-from zarr_manifest.conversion.zarr2 import ArrayPlan, Plan, is_metadata_key, plan_nodes
+from zarr_manifest.conversion.zarr2 import ArrayPlan, is_metadata_key, plan_nodes
 from zarr_manifest.errors import (
     InvalidJSONError,
     ManifestError,
@@ -34,7 +34,7 @@ from zarr_manifest.errors import (
     SourceNotFoundError,
     in_context,
 )
-from zarr_manifest.manifest import Manifest, References, join_references
+from zarr_manifest.manifest import Manifest, join_references
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, access_by_prefix
 
@@ -180,21 +180,6 @@ def contiguous_partition_shape(grid_shape: Sequence[int], most: int) -> tuple[in
     return tuple(reversed(shape))
 
 
-def whole_manifest(
-    grid_shape: tuple[int, ...], files: RefsFiles
-) -> tuple[Manifest, frozenset[str]]:
-    """Return the references of an array, and the relative file paths among them.
-
-    Raises
-    ------
-    ManifestError
-        They cannot be read, or no manifest can express them.
-    """
-    batches = list(files.batches())
-    relative = frozenset[str]().union(*(batch.relative for batch in batches))
-    return Manifest(join_references((each.references for each in batches), grid_shape)), relative
-
-
 @dataclass(slots=True)
 class RefsPartitions:
     """The references of an array as one manifest per partition; can be iterated repeatedly.
@@ -203,8 +188,6 @@ class RefsPartitions:
     ----------
     path : str
         Path of the array, for messages.
-    grid_shape : tuple of int
-        Number of chunks along every dimension.
     partition_shape : tuple of int
         As :func:`contiguous_partition_shape` returns it.
     files : RefsFiles
@@ -217,7 +200,6 @@ class RefsPartitions:
     """
 
     path: str
-    grid_shape: tuple[int, ...]
     partition_shape: tuple[int, ...]
     files: RefsFiles
     was_read: bool = field(default=False, init=False)
@@ -225,17 +207,13 @@ class RefsPartitions:
     def __iter__(self) -> Iterator[Manifest]:
         """Yield the partitions that have references, in C order."""
         with in_context(array=self.path):
-            pending: list[References] = []
-            owner: tuple[int, ...] = ()
-            for batch in self.files.batches():
-                for index, part in batch.references.blocks(self.partition_shape):
-                    if index != owner and pending:
-                        yield Manifest(join_references(pending, self.grid_shape))
-                        pending = []
-                    owner = index
-                    pending.append(part)
-            if pending:
-                yield Manifest(join_references(pending, self.grid_shape))
+            blocks = (
+                block
+                for batch in self.files.batches()
+                for block in batch.references.blocks(self.partition_shape)
+            )
+            for _, parts in itertools.groupby(blocks, key=lambda block: block[0]):
+                yield Manifest(join_references((part for _, part in parts), self.files.grid_shape))
             self.was_read = True
 
     def first_relative(self) -> frozenset[str]:
@@ -257,49 +235,47 @@ class _Importer:
     _owned: set[str] = field(default_factory=set[str])
 
     def nodes(self) -> Iterator[Node]:
-        documents = {key: each for key, each in self.documents.items() if is_metadata_key(key)}
-        strays = [key for key in self.documents if not is_metadata_key(key)]
-        for plan in plan_nodes(documents):
+        strays: dict[str, list[str]] = {}
+        for key in self.documents:
+            if not is_metadata_key(key):
+                strays.setdefault(key.rpartition("/")[0], []).append(key)
+        for plan in plan_nodes(self.documents):
             self._owned.add(plan.path)
-            yield self._node(plan, strays)
-        owned = {key.rpartition("/")[0] for key in strays} & self._owned
-        for key in strays:
-            if key.rpartition("/")[0] not in owned:
-                yield _refused(key, f"it is in '{_METADATA}', but is not a metadata document")
+            inside = strays.pop(plan.path, [])
+            if inside and not isinstance(plan, RefusedNode):
+                data = f"data of it, under {brief(inside[0])}"
+                yield _refused(plan.path, f"'{_METADATA}' contains {data}: that is unknown")
+            else:
+                yield self._array(plan) if isinstance(plan, ArrayPlan) else plan
+        for key in itertools.chain.from_iterable(strays.values()):
+            yield _refused(key, f"it is in '{_METADATA}', but is not a metadata document")
         yield from self._without_metadata()
         # A caller that collects nodes before writing them has not seen all URLs.
         if all(stream.was_read for stream in self._streams):
             yield from self.urls.refused_rewrites()
 
-    def _node(self, plan: Plan, strays: list[str]) -> Node:
-        if isinstance(plan, RefusedNode):
-            return plan
-        inside = [key for key in strays if key.rpartition("/")[0] == plan.path]
-        if inside:
-            return _refused(
-                plan.path,
-                f"'{_METADATA}' contains data of it, under {brief(inside[0])}: that is unknown",
-            )
-        if isinstance(plan, GroupNode):
-            return plan
+    def _array(self, plan: ArrayPlan) -> Node:
         try:
-            return self._array(plan)
+            files = RefsFiles(self.root / plan.path, self.record_size, plan.grid_shape, self.urls)
+            notes = (*plan.notes, *_notes(files))
+            at_most = min(files.chunk_count, len(files.present()) * files.record_size)
+            manifest: Manifest | StreamedManifest
+            if at_most <= self.stream_above:
+                batches = list(files.batches())
+                references = (each.references for each in batches)
+                manifest = Manifest(join_references(references, plan.grid_shape))
+                relative = frozenset[str]().union(*(each.relative for each in batches))
+            else:
+                most = min(_PARTITION, self.stream_above)
+                shape = contiguous_partition_shape(plan.grid_shape, most)
+                parts = RefsPartitions(plan.path, shape, files)
+                relative = parts.first_relative()
+                manifest = StreamedManifest(shape, parts)
+                self._streams.append(parts)
         except ManifestError as error:
             return refused(plan.path, error)
-
-    def _array(self, plan: ArrayPlan) -> ArrayNode:
-        files = RefsFiles(self.root / plan.path, self.record_size, plan.grid_shape, self.urls)
-        notes = (*plan.notes, *_notes(files))
-        at_most = min(files.chunk_count, len(files.present()) * files.record_size)
-        if at_most <= self.stream_above:
-            manifest, relative = whole_manifest(plan.grid_shape, files)
-            found = relative_path_notes(relative)
-            return ArrayNode(plan.path, plan.metadata, manifest, (*notes, *found))
-        shape = contiguous_partition_shape(plan.grid_shape, min(_PARTITION, self.stream_above))
-        parts = RefsPartitions(plan.path, plan.grid_shape, shape, files)
-        notes += tuple(relative_path_notes(parts.first_relative()))
-        self._streams.append(parts)
-        return ArrayNode(plan.path, plan.metadata, StreamedManifest(shape, parts), notes)
+        notes += tuple(relative_path_notes(relative))
+        return ArrayNode(plan.path, plan.metadata, manifest, notes)
 
     def _without_metadata(self) -> Iterator[RefusedNode]:
         """Yield the directories with references but without metadata."""
