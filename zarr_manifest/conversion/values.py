@@ -158,10 +158,9 @@ def json_value(value: Any, lacking: set[str]) -> Any:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        lacking.add("NaN" if math.isnan(value) else "an infinity")
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        if not math.isfinite(value):
+            lacking.add("NaN" if math.isnan(value) else "an infinity")
+        return float_json(value)
     if isinstance(value, bytes):
         lacking.update(() if is_utf8(value) else (_LATIN_1,))
         return text_of(value)
@@ -170,6 +169,13 @@ def json_value(value: Any, lacking: set[str]) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [json_value(item, lacking) for item in cast("list[Any]", value)]
     raise TypeError(f"JSON cannot express a {type(value).__name__}")
+
+
+def float_json(number: float) -> float | str:
+    """Return a number as JSON: NaN and the infinities as the strings that Zarr uses."""
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def _python_value(value: Any) -> Any:

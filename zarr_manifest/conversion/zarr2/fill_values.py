@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarr_manifest.conversion.values import as_array, brief, json_attributes
+from zarr_manifest.conversion.values import as_array, brief, float_json, json_attributes
 from zarr_manifest.showing import counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def convert_fill_value(value: object, data_type: DataType, decisions: Decisions)
     if kind == "c":
         return _complex(value, data_type, decisions)
     if kind == "f":
-        return _float_json(_float(value, data_type.numpy, decisions))
+        return float_json(_float(value, data_type.numpy, decisions))
     return _integral(value, data_type, decisions)
 
 
@@ -159,14 +159,6 @@ def _float(value: object, dtype: np.dtype[Any], decisions: Decisions) -> float:
     return number
 
 
-def _float_json(number: float) -> float | str:
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    return number
-
-
 def _complex(value: object, data_type: DataType, decisions: Decisions) -> list[float | str]:
     part = np.dtype(f"f{data_type.numpy.itemsize // 2}")
     parts = as_array(value)
@@ -175,7 +167,7 @@ def _complex(value: object, data_type: DataType, decisions: Decisions) -> list[f
         decisions.note(f"the fill value {brief(value)} became the real part of a complex number")
     if len(parts) != 2:
         raise _refusal(value, data_type.numpy, decisions)
-    return [_float_json(_float(item, part, decisions)) for item in parts]
+    return [float_json(_float(item, part, decisions)) for item in parts]
 
 
 def _integral(value: object, data_type: DataType, decisions: Decisions) -> object:
@@ -246,7 +238,7 @@ def _exact_float_json(scalar: Any) -> float | str:
     bits = int(scalar.view(f"u{size}"))
     if np.isnan(scalar) and bits != _CANONICAL_NANS[size]:
         return f"0x{bits:0{size * 2}x}"
-    return _float_json(float(scalar))
+    return float_json(float(scalar))
 
 
 # ------------------------------------------------------------ missing values
@@ -342,8 +334,7 @@ def _decoded(stated: Any, dtype: np.dtype[Any]) -> Any:
         (number,) = struct.unpack("<d", base64.b64decode(stated, validate=True))
     except (binascii.Error, struct.error):
         return None
-    names = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-    return names.get(str(number), number)
+    return float_json(number)
 
 
 def _number(fill_value: object, dtype: np.dtype[Any]) -> object:

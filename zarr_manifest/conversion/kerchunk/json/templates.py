@@ -203,7 +203,6 @@ class Templates:
     def __init__(self, templates: object = None) -> None:
         self._environment: Any = None
         self._compiled: dict[str, Any] = {}
-        self._rendered: dict[str, str] = {}
         self._variables: dict[str, Any] = {}
         named = as_object({} if templates is None else templates)
         if named is None:
@@ -230,12 +229,7 @@ class Templates:
         known = self._with_names(text, variables or {})
         if known is not None:
             return known
-        if variables is not None:
-            return self._evaluate(text, variables)
-        known = self._rendered.get(text)
-        if known is None:
-            known = self._rendered[text] = self._evaluate(text, {})
-        return known
+        return self._evaluate(text, variables or {})
 
     def _with_names(self, text: str, variables: Mapping[str, object]) -> str | None:
         """Return a text rendered if its expressions are just names of values, else None."""
@@ -412,16 +406,10 @@ class _Gen(msgspec.Struct):
 
 
 def _integer(name: str, texts: Mapping[str, str], item: int) -> int:
-    number = _parsed_integer(texts[name])
-    if number is None:
+    found = _INTEGER.fullmatch(texts[name])
+    if found is None:
         raise NotConvertibleError(
             f"{name!r} of item {item} of 'gen' is {brief(texts[name].strip())} for key "
             f"{brief(texts['key'])}, not an integer"
         )
-    return number
-
-
-@functools.lru_cache(_CACHE_SIZE)
-def _parsed_integer(text: str) -> int | None:
-    found = _INTEGER.fullmatch(text)
-    return None if found is None else int(found[1])
+    return int(found[1])
