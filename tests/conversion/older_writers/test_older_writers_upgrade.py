@@ -188,6 +188,13 @@ DECLARED = {"name": "chunk-manifest-json", "configuration": {"manifest": "./mani
         (manifest("[]"), "invalid_manifest", "did not write this"),
         (manifest('{"0": []}'), "invalid_manifest", "did not write this"),
         (manifest("{"), "invalid_json", "not JSON"),
+        (
+            lambda array: (
+                (array / "manifest.json").write_bytes(b'{"0": {"path": "\xff"}}') and None
+            ),
+            "invalid_json",
+            "not JSON",
+        ),
         (manifest(json.dumps({"x": ENTRY})), "invalid_chunk_key", ""),
         (manifest(json.dumps({"0": {"length": 8}})), "invalid_manifest", "did not write this"),
         (manifest(json.dumps({"0": ENTRY | {"path": r"C:\f.nc"}})), "invalid_path", "backslash"),

@@ -278,7 +278,7 @@ def _read_entries(body: bytes) -> dict[str, _Entry]:
         raise InvalidManifestError(
             f"VirtualiZarr 1.0 to 1.3 did not write this manifest: {error}"
         ) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidJSONError(f"the manifest is not JSON: {error}") from error
 
 
