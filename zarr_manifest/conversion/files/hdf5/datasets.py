@@ -249,10 +249,7 @@ def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
         chunks: list[Any] = []
         dataset.id.chunk_iter(chunks.append)
         for chunk in chunks:
-            yield tuple(
-                slice(start, min(start + size, end))
-                for start, size, end in zip(chunk.chunk_offset, dataset.chunks, shape, strict=True)
-            )
+            yield _region(dataset, chunk.chunk_offset)
         return
     if not shape:
         yield ()
@@ -261,6 +258,14 @@ def _stored_regions(dataset: Any, itemsize: int) -> Iterator[tuple[slice, ...]]:
     for start in range(0, shape[0], step):
         rest = (slice(0, length) for length in shape[1:])
         yield (slice(start, min(start + step, shape[0])), *rest)
+
+
+def _region(dataset: Any, start: Sequence[int]) -> tuple[slice, ...]:
+    """Return the part of a dataset that is in a chunk."""
+    return tuple(
+        slice(first, min(first + size, end))
+        for first, size, end in zip(start, dataset.chunks, dataset.shape, strict=True)
+    )
 
 
 # ------------------------------------------------------------ filters
@@ -355,10 +360,7 @@ def _check_partial_chunks(dataset: Any, starts: Sequence[tuple[int, ...]]) -> No
         _, raw = dataset.id.read_direct_chunk(start)
         if len(set(raw)) == 1:
             continue  # the same whether shuffled or not
-        region = tuple(
-            slice(first, min(first + size, end))
-            for first, size, end in zip(start, dataset.chunks, dataset.shape, strict=True)
-        )
+        region = _region(dataset, start)
         inside = tuple(slice(0, part.stop - part.start) for part in region)
         chunk: Any = np.ndarray(dataset.chunks, dataset.dtype, raw)
         if chunk[inside].tobytes() == np.ndarray.tobytes(dataset[region]):

@@ -7,15 +7,15 @@ It demands tags that TIFF 6 gives a default, and a form of tags that only descri
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from zarr_manifest.errors import NotConvertibleError
 
 # Bytes of a value, by type of a tag.
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
-_BIG_SIZES = {16: 8, 17: 8, 18: 8}
+_SIZES |= {16: 8, 17: 8, 18: 8}  # of BigTIFF
 
 # Tags that async-tiff needs; those with a value are 1 where a file omits them. TIFF 6 defines this
 # for two; without the third, other readers take the image for grey, too.
@@ -67,7 +67,7 @@ def check_structure(read: Callable[[int, int], Any], size: int) -> Completion | 
     NotConvertibleError
         It is damaged: its directories do not lie within it.
     """
-    return _TiffFile(read, size).check()
+    return _TiffFile(read, size).completion()
 
 
 @dataclass(slots=True)
@@ -81,113 +81,106 @@ class _Tag:
     text: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class _TiffFile:
-    read: Callable[[int, int], Any]
-    size: int
-    blocks: dict[int, bytes] = field(default_factory=dict[int, bytes])
-
-    def check(self) -> Completion | None:
+    def __init__(self, read: Callable[[int, int], Any], size: int) -> None:
+        self._read = read
+        self._size = size
+        self._blocks: dict[int, bytes] = {}
         order = {b"II": "<", b"MM": ">"}.get(self._bytes(0, 2))
         if order is None:
             raise _damaged("it does not begin with a byte order")
-        (version,) = struct.unpack(f"{order}H", self._bytes(2, 2))
-        is_big = version == 43
-        if not is_big and version != 42:
+        self._short = struct.Struct(f"{order}H")
+        version = self._number(self._short, 2)
+        if version not in (42, 43):
             raise _damaged(f"its version is {version}, not 42 or 43")
+        # Positions and numbers have 8 bytes in BigTIFF; so has what stands in the entry of a tag.
+        wide = "Q" if version == 43 else "I"
+        self._pointer = struct.Struct(order + wide)
+        self._count = struct.Struct(order + ("Q" if version == 43 else "H"))
+        self._entry = struct.Struct(f"{order}HH{wide}{self._pointer.size}s")
+
+    def completion(self) -> Completion | None:
         seen: set[int] = set()
         is_complete = True
         directories: list[list[_Tag]] = []
-        position = self._number(order, "Q" if is_big else "I", 8 if is_big else 4)
+        position = self._number(self._pointer, self._pointer.size)
         while position:
             if position in seen or len(seen) == _MOST_DIRECTORIES:
                 raise _damaged("its directories form a circle")
             seen.add(position)
-            found, position = self._directory(order, position, is_big=is_big)
-            directories.append(_completed(order, found))
+            found, position = self._directory(position)
+            directories.append(_completed(self._short, found))
             is_complete &= directories[-1] == found
-        return None if is_complete else self._completion(order, directories, is_big=is_big)
+        return None if is_complete else self._with_directories(directories)
 
-    def _completion(self, order: str, directories: list[list[_Tag]], *, is_big: bool) -> Completion:
+    def _with_directories(self, directories: list[list[_Tag]]) -> Completion:
         """Return how to read the file with other directories, after its end."""
-        pointer, inline = struct.Struct(order + ("Q" if is_big else "I")), 8 if is_big else 4
-        count = struct.Struct(order + ("Q" if is_big else "H"))
-        entry = struct.Struct(f"{order}HH{'Q' if is_big else 'I'}{inline}s")
-        tail = bytearray(self.size % 2)  # a directory begins at an even position
+        pointer = self._pointer
+        tail = bytearray(self._size % 2)  # a directory begins at an even position
         for tag in (tag for tags in directories for tag in tags if tag.text is not None):
-            text = tag.text or b""
-            tag.value = text
-            if len(text) > inline:
-                tag.value = pointer.pack(self.size + len(tail))
+            tag.value = text = tag.text or b""
+            if len(text) > pointer.size:
+                tag.value = pointer.pack(self._size + len(tail))
                 tail += text + bytes(len(text) % 2)
-        first = self.size + len(tail)
+        first = self._size + len(tail)
         for number, tags in enumerate(directories):
-            tail += count.pack(len(tags))
+            tail += self._count.pack(len(tags))
             for tag in tags:
-                tail += entry.pack(tag.number, tag.kind, tag.count, tag.value)
-            following = self.size + len(tail) + pointer.size
+                tail += self._entry.pack(tag.number, tag.kind, tag.count, tag.value)
+            following = self._size + len(tail) + pointer.size
             tail += pointer.pack(following if number < len(directories) - 1 else 0)
-        start = 8 if is_big else 4
-        return Completion(self._bytes(0, start) + pointer.pack(first), bytes(tail))
+        return Completion(self._bytes(0, pointer.size) + pointer.pack(first), bytes(tail))
 
-    def _directory(self, order: str, start: int, *, is_big: bool) -> tuple[list[_Tag], int]:
+    def _directory(self, start: int) -> tuple[list[_Tag], int]:
         """Check a directory, and return it and the position of the next one."""
-        count = self._number(order, "Q" if is_big else "H", start)
-        first, entry = start + (8 if is_big else 2), 20 if is_big else 12
-        end = first + count * entry
-        if end + (8 if is_big else 4) > self.size:
+        first = start + self._count.size
+        end = first + self._number(self._count, start) * self._entry.size
+        if end + self._pointer.size > self._size:
             raise _damaged(f"the directory at byte {start:,} ends after it")
-        tags = list(self._tags(order, first, count, is_big=is_big))
+        tags = [self._tag(position) for position in range(first, end, self._entry.size)]
         stated = {tag.number for tag in tags if tag.count}
         for tag, name in _REQUIRED.items():
             if tag not in stated:
                 raise _damaged(f"the directory at byte {start:,} has no {name}")
-        return tags, self._number(order, "Q" if is_big else "I", end)
+        return tags, self._number(self._pointer, end)
 
-    def _tags(self, order: str, first: int, count: int, *, is_big: bool) -> Iterator[_Tag]:
-        head = struct.Struct(f"{order}HH{'Q' if is_big else 'I'}")
-        inline, entry = (8, 20) if is_big else (4, 12)
-        sizes = _SIZES | _BIG_SIZES
-        for position in range(first, first + count * entry, entry):
-            tag, kind, number = head.unpack(self._bytes(position, head.size))
-            if kind not in sizes:
-                raise _damaged(f"tag {tag} is of the unknown type {kind}")
-            length = number * sizes[kind]
-            value = self._bytes(position + head.size, inline)
-            if length > inline:
-                at = self._number(order, "Q" if is_big else "I", position + head.size)
-                if at + length > self.size:
-                    raise _damaged(f"the values of tag {tag} end after it")
-            elif kind == _TEXT and number and value[number - 1]:
-                yield _Tag(tag, kind, number, value, value[:number])
-                continue
-            if tag == _PHOTOMETRIC:
-                stated = self._number(order, "H", position + head.size)
-                if kind == _SHORT and stated not in _PHOTOMETRICS:
-                    raise _damaged(f"its PhotometricInterpretation is {stated}")
-            yield _Tag(tag, kind, number, value)
+    def _tag(self, position: int) -> _Tag:
+        inline = self._pointer.size
+        number, kind, count, value = self._entry.unpack(self._bytes(position, self._entry.size))
+        tag = _Tag(number, kind, count, value)
+        if kind not in _SIZES:
+            raise _damaged(f"tag {number} is of the unknown type {kind}")
+        length = count * _SIZES[kind]
+        if length > inline:
+            if self._pointer.unpack(value)[0] + length > self._size:
+                raise _damaged(f"the values of tag {number} end after it")
+        elif kind == _TEXT and count and value[count - 1]:
+            tag.text = value[:count]
+        stated = self._short.unpack_from(value)[0]
+        if (number, kind) == (_PHOTOMETRIC, _SHORT) and stated not in _PHOTOMETRICS:
+            raise _damaged(f"its PhotometricInterpretation is {stated}")
+        return tag
 
-    def _number(self, order: str, code: str, position: int) -> int:
-        form = struct.Struct(order + code)
+    def _number(self, form: struct.Struct, position: int) -> int:
         number: int = form.unpack(self._bytes(position, form.size))[0]
         return number
 
     def _bytes(self, position: int, length: int) -> bytes:
-        if position + length > self.size:
+        if position + length > self._size:
             raise _damaged(f"a directory at byte {position:,} is not in it")
         found = b""
         while len(found) < length:
             start = position + len(found)
             block = start - start % _BLOCK
-            if block not in self.blocks:
-                self.blocks[block] = bytes(self.read(block, min(block + _BLOCK, self.size)))
-            found += self.blocks[block][start - block : start - block + length - len(found)]
+            if block not in self._blocks:
+                self._blocks[block] = bytes(self._read(block, min(block + _BLOCK, self._size)))
+            found += self._blocks[block][start - block : start - block + length - len(found)]
         return found
 
 
-def _completed(order: str, found: list[_Tag]) -> list[_Tag]:
+def _completed(short: struct.Struct, found: list[_Tag]) -> list[_Tag]:
     """Return the tags of a directory in the form that async-tiff demands."""
-    one = struct.pack(f"{order}H", 1)
+    one = short.pack(1)
     tags: list[_Tag] = []
     for tag in found:
         if tag.text is not None:
