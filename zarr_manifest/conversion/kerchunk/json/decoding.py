@@ -59,6 +59,7 @@ type _Usual = UsualReference | str | dict[str, Any]
 _UNPARSED_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNPARSED_SETS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _USUAL_MEMBERS = msgspec.json.Decoder(dict[str, _Usual])
+_ANY_MEMBERS = msgspec.json.Decoder(dict[str, Any])
 _USUAL_VALUES = msgspec.json.Decoder(list[_Usual])
 _VALUE: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -146,17 +147,13 @@ def _parts(text: msgspec.Raw) -> Iterator[Batch]:
 
 def _usual_part(part: bytes) -> Batch | None:
     """Return the members of a part; None if it is no JSON object, or one for Python's parser."""
-    try:
-        usual = _USUAL_MEMBERS.decode(part)
-    except _UNDECODABLE:
-        pass
-    else:
-        return list(usual), list(usual.values())
-    try:
-        unparsed = _UNPARSED_MEMBERS.decode(part)
-    except _UNDECODABLE:
-        return None
-    return list(unparsed), _values(list(unparsed.values()))
+    for decoder in (_USUAL_MEMBERS, _ANY_MEMBERS):
+        try:
+            members: dict[str, Any] = decoder.decode(part)
+        except _UNDECODABLE:
+            continue
+        return list(members), list(members.values())
+    return None
 
 
 def _remainder(whole: msgspec.Raw, text: bytes) -> Mapping[str, object]:
@@ -190,6 +187,9 @@ type _Integers = npt.NDArray[np.int64]
 _URL = operator.attrgetter("url")
 _OFFSET = operator.attrgetter("offset")
 _LENGTH = operator.attrgetter("length")
+
+# In place of a value in another form.
+_NOTHING = UsualReference("")
 
 _LINE = "\n"
 
@@ -286,20 +286,22 @@ class KeyedReferences(NamedTuple):
         >>> found.urls, found.lengths, found.others
         (array([ 0, -1,  0, -1], dtype=int32), array([ 2, -1, -1, -1]), {1: 'text', 3: ['g.nc', 0]})
         """
-        usual, rows, others = _divided(values)
+        usual = cast("list[UsualReference]", _with_lists_decoded(values))
+        others: dict[int, object] = {}
+        if set(map(type, usual)) != {UsualReference}:
+            for row, value in enumerate(usual):
+                if type(value) is not UsualReference:
+                    others[row], usual[row] = value, _NOTHING
         count = len(usual)
         urls = np.fromiter(map(numbers.__getitem__, map(_URL, usual)), np.int32, count)
         offsets = np.fromiter(map(_OFFSET, usual), np.int64, count)
         lengths = np.fromiter(map(_LENGTH, usual), np.int64, count)
-        incomplete = (offsets < 0) != (lengths < 0)
-        for place in np.flatnonzero(incomplete).tolist():
-            row = place if rows is None else int(rows[place])
-            others[row] = usual[place].as_list()
-        urls[incomplete] = -1
+        for row in np.flatnonzero((offsets < 0) != (lengths < 0)).tolist():
+            others[row] = usual[row].as_list()
+        unusual = list(others)
+        urls[unusual], lengths[unusual] = -1, -1
         offsets[lengths < 0] = 0
-        lengths[incomplete] = -1
-        found = cls(KeyText.of(keys), urls, offsets, lengths, others)
-        return found if rows is None else found._spread(rows, len(keys))
+        return cls(KeyText.of(keys), urls, offsets, lengths, others)
 
     @classmethod
     def joined(cls, parts: Sequence[KeyedReferences]) -> KeyedReferences:
@@ -338,31 +340,9 @@ class KeyedReferences(NamedTuple):
         url, offset, length = urls[self.urls[row]], self.offsets.item(row), self.lengths.item(row)
         return [url] if length < 0 else [url, offset, length]
 
-    def _spread(self, rows: _Integers, count: int) -> KeyedReferences:
-        """Return columns with these values in some rows, and none in the others."""
-        urls = np.full(count, -1, np.int32)
-        offsets, lengths = np.zeros(count, np.int64), np.full(count, -1, np.int64)
-        urls[rows], offsets[rows], lengths[rows] = self.urls, self.offsets, self.lengths
-        return self._replace(urls=urls, offsets=offsets, lengths=lengths)
-
-
-def _divided(
-    values: Sequence[object],
-) -> tuple[Sequence[UsualReference], _Integers | None, dict[int, object]]:
-    """Return the references to objects, their rows (None: all), and the other values."""
-    kinds = set(map(type, values))
-    if list in kinds:
-        values = _with_lists_decoded(values)
-        kinds = set(map(type, values))
-    if kinds == {UsualReference}:
-        return cast("Sequence[UsualReference]", values), None, {}
-    is_usual = np.array([type(value) is UsualReference for value in values], np.bool_)
-    usual = list(itertools.compress(values, is_usual.tolist()))
-    others = {row: values[row] for row in np.flatnonzero(~is_usual).tolist()}
-    return cast("list[UsualReference]", usual), np.flatnonzero(is_usual), others
-
 
 def _with_lists_decoded(values: Sequence[object]) -> list[object]:
+    """Return the values of references; lists as usual references, if all are usual."""
     found = list(values)
     places = [place for place, value in enumerate(values) if type(value) is list]
     lists = cast("list[list[Any]]", [values[place] for place in places])
