@@ -6,9 +6,9 @@ Knows nothing of where the nodes come from.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 # Size of all manifests that are written inline by default. Receiving these takes about as long as
 # one request, so that nobody waits longer for those that are not wanted.
 _MOST_INLINE = 2**18
+
+_REPLACE = Advice("Pass ", Setting("overwrite", True), " to replace it, or choose another place.")
 
 type PartitionShape = Sequence[int] | Mapping[str, Sequence[int]] | None
 
@@ -177,9 +179,7 @@ def write_hierarchy(
         raise WriteConflictError(
             "there is already a hierarchy",
             location=store_name(own),
-            remedy=Advice(
-                "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
-            ),
+            remedy=_REPLACE,
         )
     writer = _HierarchyWriter(
         change,
@@ -239,25 +239,18 @@ class _Settings:
         return min(SMALL_MANIFEST, _MOST_INLINE - inline_bytes)
 
 
+@dataclass(slots=True)
 class _HierarchyWriter:
-    def __init__(
-        self,
-        change: Change,
-        earlier: _EarlierHierarchy,
-        paths: SourcePaths,
-        settings: _Settings,
-        tally: Tally,
-    ) -> None:
-        self.report = ConversionReport()
-        self._change = change
-        self._earlier = earlier
-        self._paths = paths
-        self._settings = settings
-        self._tally = tally
-        # Nodes so far, by path; "implied" is a group that may still get attributes.
-        self._kinds: dict[str, Literal["group", "array", "implied"]] = {"": "implied"}
-        self._inline_bytes = 0
-        self._metadata: dict[str, dict[str, Any]] = {"": _group({})}
+    change: Change
+    earlier: _EarlierHierarchy
+    paths: SourcePaths
+    settings: _Settings
+    tally: Tally
+    report: ConversionReport = field(default_factory=ConversionReport)
+    _metadata: dict[str, dict[str, Any]] = field(default_factory=lambda: {"": _group({})})
+    # Groups that may still get attributes.
+    _implied: set[str] = field(default_factory=lambda: {""})
+    _inline_bytes: int = 0
 
     def add(self, node: Node) -> None:
         """Write a node, or report why it cannot be written."""
@@ -283,13 +276,12 @@ class _HierarchyWriter:
                 f"a node of Zarr v3 cannot have the name {name!r}",
                 remedy=_rename(path, name),
             )
-        kind = self._kinds.get(path)
-        if kind in ("group", "array"):
+        if path in self._metadata and path not in self._implied:
             raise NotConvertibleError("there is already a node at this path")
-        if is_array and (kind is not None and (path or len(self._kinds) > 1)):
+        if is_array and path in self._metadata and (path or len(self._metadata) > 1):
             raise NotConvertibleError("there are nodes below it, but only groups have members")
         for parent in ancestors(path):
-            if self._kinds.get(parent) == "array":
+            if self._metadata.get(parent, {}).get("node_type") == "array":
                 raise NotConvertibleError(f"the node lies below an array, {parent or '/'!r}")
 
     def _add_group(self, path: str, node: GroupNode) -> None:
@@ -297,11 +289,11 @@ class _HierarchyWriter:
         require_valid_group(metadata)
         self._add_parents(path)
         self._stage_group(path, metadata)
-        self._kinds[path] = "group"
+        self._implied.discard(path)
         self.report.notes += [(path, note) for note in node.notes]
 
     def _add_array(self, path: str, node: ArrayNode) -> None:
-        self._earlier.require_no_native_below(path)
+        self.earlier.require_no_native_below(path)
         grid = require_valid_array(node.metadata)
         metadata = ArrayMetadata("", node.metadata).undeclared
         manifest = _not_streamed(node.manifest, grid)
@@ -310,7 +302,7 @@ class _HierarchyWriter:
         else:
             writer = self._write_whole(path, metadata, grid, references_of(manifest))
         self._add_parents(path)
-        self._kinds[path] = "array"
+        self._implied.discard(path)
         self.report.arrays += 1
         self.report.notes += [(path, note) for note in node.notes]
         self._metadata[path] = writer.metadata
@@ -319,15 +311,15 @@ class _HierarchyWriter:
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: References
     ) -> ArrayWriter:
         _require_grid(manifest, grid)
-        rewritten, any_relative = self._paths.rewritten(manifest)
-        base = self._paths.base_of(path, any_relative=any_relative)
-        form = self._settings.form(base, self._settings.shape(path, grid))
-        size = small_size(rewritten, self._settings.largest_inline(form, self._inline_bytes))
+        rewritten, any_relative = self.paths.rewritten(manifest)
+        base = self.paths.base_of(path, any_relative=any_relative)
+        form = self.settings.form(base, self.settings.shape(path, grid))
+        size = small_size(rewritten, self.settings.largest_inline(form, self._inline_bytes))
         if size is not None:
             self._inline_bytes += size
-            form = Form(base=base, inline=True, lock=self._settings.lock)
-        self._earlier.require_replaceable(path)
-        writer = ArrayWriter(self._change.store, path, metadata, form)
+            form = Form(base=base, inline=True, lock=self.settings.lock)
+        self.earlier.require_replaceable(path)
+        writer = ArrayWriter(self.change.store, path, metadata, form)
         writer.write(rewritten)
         self._count(path, rewritten)
         return writer
@@ -336,9 +328,9 @@ class _HierarchyWriter:
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
     ) -> ArrayWriter:
         # Parts to come may have relative paths.
-        form = self._settings.form(self._paths.base_of(path), manifest.partition_shape)
-        self._earlier.require_replaceable(path)
-        writer = ArrayWriter(self._change.store, path, metadata, form)
+        form = self.settings.form(self.paths.base_of(path), manifest.partition_shape)
+        self.earlier.require_replaceable(path)
+        writer = ArrayWriter(self.change.store, path, metadata, form)
         counted = (self.report.references, self.report.stated_bytes)
         try:
             for part in writer.write_parts(self._checked(manifest.parts, grid)):
@@ -351,39 +343,39 @@ class _HierarchyWriter:
     def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[References]:
         for part in map(references_of, parts):
             _require_grid(part, grid)
-            yield self._paths.rewritten(part)[0]
+            yield self.paths.rewritten(part)[0]
 
     def _count(self, path: str, manifest: References) -> None:
         self.report.references += len(manifest)
         self.report.stated_bytes += manifest.stated_bytes
-        self._tally.add(path, len(manifest))
+        self.tally.add(path, len(manifest))
 
     def _add_parents(self, path: str) -> None:
         """Make groups of missing parents, so that every node can be reached."""
         for parent in ancestors(path):
-            if parent not in self._kinds:
+            if parent not in self._metadata:
                 self._stage_group(parent, _group({}))
-                self._kinds[parent] = "implied"
+                self._implied.add(parent)
 
     def _stage_group(self, path: str, metadata: dict[str, Any]) -> None:
-        self._earlier.require_replaceable(path)
+        self.earlier.require_replaceable(path)
         self._metadata[path] = metadata
 
     def finish(self) -> None:
         """Replace all metadata, and remove nodes that the new hierarchy lacks."""
-        kept = self._earlier.kept(self._metadata)
-        removed = self._earlier.paths - self._metadata.keys() - kept
+        kept = self.earlier.kept(self._metadata)
+        removed = self.earlier.paths - self._metadata.keys() - kept
         for path, metadata in self._metadata.items():
-            self._change.set(path, metadata)
+            self.change.set(path, metadata)
         for path in removed:
-            self._change.remove(path)
-        self._change.commit(consolidate=True)
+            self.change.remove(path)
+        self.change.commit(consolidate=True)
         self.report.groups = len(self._metadata) - self.report.arrays
         self.report.notes += [
             (path, "was removed, as the new hierarchy lacks it") for path in sorted(removed)
         ] + [
             (path, "a native array was replaced; its chunks were left")
-            for path in self._earlier.replaced_natives(self._metadata)
+            for path in self.earlier.replaced_natives(self._metadata)
         ]
 
 
@@ -424,9 +416,7 @@ class _EarlierHierarchy:
             "there is already a node, of another hierarchy or of an interrupted writer",
             array=path,
             location=join(path, "zarr.json"),
-            remedy=Advice(
-                "Pass ", Setting("overwrite", True), " to replace it, or choose another place."
-            ),
+            remedy=_REPLACE,
         )
 
     def require_no_native_below(self, path: str) -> None:
