@@ -125,7 +125,7 @@ def _add_array(
 ) -> None:
     below = f"{node.path}/" if node.path else ""
     stated_bytes, chunks = 0, 0
-    for block in map(node.load, node.present):
+    for block in map(node.load, node.blocks):
         members.add(members_of(block, below))
         stated_bytes += block.stated_bytes
         chunks += len(block)

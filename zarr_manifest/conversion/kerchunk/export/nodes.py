@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError, in_context
 from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
-    Partitions,
     format_canonical,
     format_last_modified,
     grid_index,
@@ -37,6 +35,7 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     ManifestDocuments,
     Node,
+    Partition,
     encode_fill_chunk,
 )
 from zarr_manifest.locations import Location, StoreLocation, UrlLocation
@@ -68,13 +67,10 @@ class ExportedArray:
 
     hierarchy: InspectedHierarchy
     node: Node
-    partitions: Partitions = field(init=False)
-    """The blocks of the chunk grid; a single one if the manifest is not partitioned."""
-    present: Iterable[tuple[int, ...]] = field(init=False)
-    """The indices of the blocks that may have references, in C order."""
+    blocks: Iterable[Partition] = (None,)
+    """The partitions that may have references, in C order; None if the manifest has none."""
     _grid: ChunkGrid = field(init=False)
     _documents: ManifestDocuments | None = None
-    _is_partitioned: bool = False
     _roots: list[UrlLocation] = field(init=False)
     _fill_chunk: bytes | None = None
     # What kerchunk cannot express; ``{}`` in a text stands for the number of chunks.
@@ -85,29 +81,26 @@ class ExportedArray:
         assert grid is not None  # Zarr v2 can express it
         self._grid = grid
         self._roots = store_urls(self.hierarchy.store)
-        self.partitions = Partitions(grid.counts, tuple(max(1, n) for n in grid.counts))
-        self.present = self.partitions
         array = strict(self.hierarchy.declaration(self.node))
         if array is not None:
             self._documents = self.hierarchy.documents(array)
-            present = sync(self._documents.partitions())
-            if array.partitions is not None:
-                self._is_partitioned, self.partitions = True, array.partitions
-                self.present = cast("Iterable[tuple[int, ...]]", present)
+            self.blocks = sync(self._documents.partitions())
 
     @property
     def path(self) -> str:
         """Its path, without slashes at the ends; ``""`` for the root."""
         return self.node.path
 
-    def first_chunk(self, index: tuple[int, ...]) -> int:
+    def first_chunk(self, block: Partition) -> int:
         """Return the number of the first chunk of a block."""
-        starts = [along[0] for along in self.partitions.region(index)]
-        shape = self.partitions.grid_shape
-        return int(number_chunks(np.array([starts], np.int64).reshape(1, len(shape)), shape)[0])
+        partitions = None if self._documents is None else self._documents.array.partitions
+        if block is None or partitions is None:
+            return 0
+        starts = [[along[0] for along in partitions.region(block)]]
+        return int(number_chunks(np.array(starts, np.int64), self._grid.counts)[0])
 
-    def load(self, index: tuple[int, ...]) -> References:
-        """Return the references of the block with an index, with URLs in fsspec's form as paths.
+    def load(self, block: Partition) -> References:
+        """Return the references of a block, with URLs in fsspec's form as paths.
 
         Raises
         ------
@@ -117,7 +110,7 @@ class ExportedArray:
         if self._documents is None:
             return self._native()
         with in_context(array=self.path):
-            loaded = sync(self._documents.partition(index if self._is_partitioned else None))
+            loaded = sync(self._documents.partition(block))
             return self._references(loaded.manifest, loaded.locations)
 
     def finish(self, report: ConversionReport, references: int, stated_bytes: int) -> Zarr2Metadata:

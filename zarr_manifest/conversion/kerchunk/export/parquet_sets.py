@@ -151,14 +151,14 @@ class _Export:
         written = stated = 0
         held: list[References] = []
         # In C order, blocks come in the order of their first chunks.
-        ahead = iter(array.present)
+        ahead = ((array.first_chunk(block), block) for block in array.blocks)
         coming = next(ahead, None)
         start: int | None = 0
         while start is not None:
             record = start // self.record_size
             start, stop = record * self.record_size, (record + 1) * self.record_size
-            while coming is not None and array.first_chunk(coming) < stop:
-                held.append(array.load(coming))
+            while coming is not None and coming[0] < stop:
+                held.append(array.load(coming[1]))
                 coming = next(ahead, None)
             parts = [part for each in held if len(part := each.between(start, stop))]
             if parts:
@@ -169,7 +169,7 @@ class _Export:
                 stated += sum(part.stated_bytes for part in parts)
             rest = [(chunk, each) for each in held if (chunk := each.next_chunk(stop)) is not None]
             held = [each for _, each in rest]
-            next_block = [] if coming is None else [array.first_chunk(coming)]
+            next_block = [] if coming is None else [coming[0]]
             start = min([*next_block, *(chunk for chunk, _ in rest)], default=None)
         return written, stated
 
