@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -58,20 +58,53 @@ class SourceReference:
     relative: str | None = None
 
 
+class Rewriting:
+    """Replacements for URL prefixes, and which of them no URL has.
+
+    Parameters
+    ----------
+    rewrite : mapping of str to str, optional
+        Replacements, applied to the raw strings before any check; the longest prefix wins. An
+        empty one is that of every relative path.
+    """
+
+    def __init__(self, rewrite: Mapping[str, str] | None = None) -> None:
+        self._pairs = sorted((rewrite or {}).items(), key=lambda pair: -len(pair[0]))
+        self._unused = {old for old, _ in self._pairs}
+        self._example = ""
+
+    def applied(self, url: str) -> str:
+        """Return a URL with its prefix replaced."""
+        if self._unused:
+            self._unused = {old for old in self._unused if not _begins(url, old)}
+            self._example = self._example or url
+        for old, new in self._pairs:
+            if _begins(url, old):
+                return new + url[len(old) :]
+        return url
+
+    def refused(self) -> Iterator[RefusedNode]:
+        """Yield a refusal for every prefix that no URL has had."""
+        for old in sorted(self._unused):
+            reason = f"no URL begins with {old!r}, which was to be rewritten"
+            if self._example:
+                reason += f"; they look like {redact(self._example)!r}"
+            yield RefusedNode("", NotConvertibleError.code, reason)
+
+
 class SourceUrls:
     """Turns kerchunk's URLs into references, and caches some hundred thousand of them.
 
     Parameters
     ----------
-    rewrite : mapping of str to str, optional
-        Replacements for URL prefixes, applied to the raw strings before any check; the
-        longest prefix wins. An empty one is that of every relative path.
+    rewriting : Rewriting
+        Applied to URLs before any check.
     render : callable, optional
         Applied to URLs before that: expands kerchunk's templates.
 
     Examples
     --------
-    >>> urls = SourceUrls({"/home/somebody": "s3://bucket/data"})
+    >>> urls = SourceUrls(Rewriting({"/home/somebody": "s3://bucket/data"}))
     >>> urls.reference("/home/somebody/a b%20.nc").path
     's3://bucket/data/a%20b%2520.nc'
     >>> urls.reference("s3://b/f.nc?versionId=x1")
@@ -81,15 +114,9 @@ class SourceUrls:
     zarr_manifest.errors.NotConvertibleError: not_convertible: ...
     """
 
-    def __init__(
-        self,
-        rewrite: Mapping[str, str] | None = None,
-        render: Callable[[str], str] | None = None,
-    ) -> None:
+    def __init__(self, rewriting: Rewriting, render: Callable[[str], str] | None = None) -> None:
+        self._rewriting = rewriting
         self._render = render
-        self._rewrite = sorted((rewrite or {}).items(), key=lambda pair: -len(pair[0]))
-        self._unused = {old for old, _ in self._rewrite}
-        self._example = ""
         self._known: dict[str | None, SourceReference] = {}
 
     def reference(self, url: str | None) -> SourceReference:
@@ -107,26 +134,8 @@ class SourceUrls:
             rendered = text if self._render is None else self._render(text)
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            known = self._known[url] = _reference(self._rewritten(rendered))
+            known = self._known[url] = _reference(self._rewriting.applied(rendered))
         return known
-
-    def refused_rewrites(self, others: Iterable[SourceUrls] = ()) -> Iterator[RefusedNode]:
-        """Yield a refusal for every prefix to be rewritten that no URL has, nor one of others."""
-        unused = self._unused.intersection(*(other._unused for other in others))  # noqa: SLF001
-        for old in sorted(unused):
-            reason = f"no URL begins with {old!r}, which was to be rewritten"
-            if self._example:
-                reason += f"; they look like {redact(self._example)!r}"
-            yield RefusedNode("", NotConvertibleError.code, reason)
-
-    def _rewritten(self, url: str) -> str:
-        if self._unused:
-            self._unused = {old for old in self._unused if not _begins(url, old)}
-            self._example = self._example or url
-        for old, new in self._rewrite:
-            if _begins(url, old):
-                return new + url[len(old) :]
-        return url
 
 
 def _begins(url: str, old: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -32,7 +32,7 @@ from zarr_manifest.conversion.kerchunk.json.references import (
 )
 from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
-from zarr_manifest.conversion.kerchunk.urls import SourceUrls
+from zarr_manifest.conversion.kerchunk.urls import Rewriting, SourceUrls
 from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode, inside, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import is_metadata_key
@@ -136,10 +136,10 @@ def read_kerchunk_json(
     found: object = references
     if isinstance(references, str | Path | bytes):
         found = parsed_members(_content(references, max_bytes, access))
-    context = _Context(rewrite, access, max_bytes)
+    context = _Context(Rewriting(rewrite), access, max_bytes)
     sets = as_array(found)
     nodes = _one_set(_object(found), context) if sets is None else _groups(sets, context)
-    return itertools.chain(nodes, context.refused_rewrites())
+    return itertools.chain(nodes, context.rewriting.refused())
 
 
 def _groups(sets: Sequence[object], context: _Context) -> Iterator[Node]:
@@ -252,28 +252,17 @@ async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What applies to all references of a document, and the URLs in its sets."""
+    """What applies to all references of a document."""
 
-    rewrite: Mapping[str, str] | None
+    rewriting: Rewriting
     access: Mapping[str, Access]
     max_bytes: int
-    _urls: list[SourceUrls] = field(default_factory=list[SourceUrls])
-
-    def urls(self, render: Callable[[str], str] | None = None) -> SourceUrls:
-        """Return what handles the URLs of a set."""
-        self._urls.append(SourceUrls(self.rewrite, render))
-        return self._urls[-1]
-
-    def refused_rewrites(self) -> Iterator[RefusedNode]:
-        """Yield a refusal for every prefix to be rewritten that no set has."""
-        if self._urls:
-            yield from self._urls[0].refused_rewrites(self._urls[1:])
 
 
 def _version_0(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
     if as_object(parsed(document.get("refs"))) and not any(map(is_metadata_key, document)):
         raise NotConvertibleError("the reference set has 'refs', but no 'version'")
-    return _nodes(document, {}, context.urls(), context)
+    return _nodes(document, {}, None, context)
 
 
 def _version_1(document: Mapping[str, object], context: _Context) -> Iterator[Node]:
@@ -283,7 +272,7 @@ def _version_1(document: Mapping[str, object], context: _Context) -> Iterator[No
     generated = dict(generate(parsed(document.get("gen")), templates))
     # As in fsspec: without templates, URLs are not rendered.
     render = templates.render if stated else None
-    nodes = _nodes(references, generated, context.urls(render), context)
+    nodes = _nodes(references, generated, render, context)
     return _with_unknown(sorted(document.keys() - _MEMBERS), nodes)
 
 
@@ -304,8 +293,12 @@ def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
 
 
 def _nodes(
-    members: Members, generated: Mapping[str, object], urls: SourceUrls, context: _Context
+    members: Members,
+    generated: Mapping[str, object],
+    render: Callable[[str], str] | None,
+    context: _Context,
 ) -> Iterator[Node]:
+    urls = SourceUrls(context.rewriting, render)
     number = PathNumbers()
     documents: dict[str, object] = {}
     references: list[KeyedReferences] = []

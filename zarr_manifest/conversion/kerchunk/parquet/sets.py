@@ -16,7 +16,7 @@ from typing import Any
 
 from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
 from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, parquet, refs_number
-from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
+from zarr_manifest.conversion.kerchunk.urls import Rewriting, SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     Node,
@@ -101,7 +101,7 @@ def read_kerchunk_parquet(
     access_by_prefix(allow)  # raises as everywhere
     parquet()
     root = require_local_path(references, "reference sets in Parquet are only read")
-    return _Importer(root, *_open(root), SourceUrls(rewrite), stream_above).nodes()
+    return _Importer(root, *_open(root), Rewriting(rewrite), stream_above).nodes()
 
 
 # The set as a whole ----------------------------------------------------------------
@@ -229,12 +229,13 @@ class _Importer:
     root: Path
     documents: dict[str, Any]
     record_size: int
-    urls: SourceUrls
+    rewriting: Rewriting
     stream_above: int
     _streams: list[RefsPartitions] = field(default_factory=list[RefsPartitions])
     _owned: set[str] = field(default_factory=set[str])
 
     def nodes(self) -> Iterator[Node]:
+        urls = SourceUrls(self.rewriting)
         strays: dict[str, list[str]] = {}
         for key in self.documents:
             if not is_metadata_key(key):
@@ -246,17 +247,17 @@ class _Importer:
                 data = f"data of it, under {brief(inside[0])}"
                 yield _refused(plan.path, f"'{_METADATA}' contains {data}: that is unknown")
             else:
-                yield self._array(plan) if isinstance(plan, ArrayPlan) else plan
+                yield self._array(plan, urls) if isinstance(plan, ArrayPlan) else plan
         for key in itertools.chain.from_iterable(strays.values()):
             yield _refused(key, f"it is in '{_METADATA}', but is not a metadata document")
         yield from self._without_metadata()
         # A caller that collects nodes before writing them has not seen all URLs.
         if all(stream.was_read for stream in self._streams):
-            yield from self.urls.refused_rewrites()
+            yield from self.rewriting.refused()
 
-    def _array(self, plan: ArrayPlan) -> Node:
+    def _array(self, plan: ArrayPlan, urls: SourceUrls) -> Node:
         try:
-            files = RefsFiles(self.root / plan.path, self.record_size, plan.grid_shape, self.urls)
+            files = RefsFiles(self.root / plan.path, self.record_size, plan.grid_shape, urls)
             notes = (*plan.notes, *_notes(files))
             at_most = min(files.chunk_count, len(files.present()) * files.record_size)
             manifest: Manifest | StreamedManifest
