@@ -199,9 +199,9 @@ class Decisions:
     path: str
     notes: list[str] = field(default_factory=list[str])
 
-    def note(self, sentence: str) -> None:
-        """Record a decision; `sentence` has no full stop."""
-        self.notes.append(sentence)
+    def note(self, *sentences: str) -> None:
+        """Record decisions; `sentences` have no full stop."""
+        self.notes.extend(sentences)
 
     def refusal(self, problem: str, *, remedy: str | None = None) -> NotConvertibleError:
         """Return the error that refuses the array."""

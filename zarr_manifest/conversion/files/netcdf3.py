@@ -44,8 +44,7 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             tree.refuse(name, error.message)
             continue
         tree.keep_precision(name, variable.attributes)
-        for sentence in notes:
-            tree.note(name, sentence)
+        tree.note(name, *notes)
     return tree
 
 

@@ -88,9 +88,10 @@ class FileTree:
         """Record that a variable cannot be expressed."""
         self.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
 
-    def note(self, path: str, sentence: str) -> None:
-        """Add a note about an array or group; `sentence` has no full stop."""
-        self.notes.setdefault(path, []).append(sentence)
+    def note(self, path: str, *sentences: str) -> None:
+        """Add notes about an array or group; `sentences` have no full stop."""
+        if sentences:
+            self.notes.setdefault(path, []).extend(sentences)
 
     def keep_precision(self, path: str, attributes: Mapping[Any, Any]) -> None:
         """Keep the 32-bit packing of an array: xarray then decodes to 32 bits, too."""
@@ -102,8 +103,7 @@ class FileTree:
     def add_group(self, path: str, attributes: Mapping[Any, Any]) -> FileGroup:
         """Add a group, whose attributes may have any values, and notes about those that change."""
         found, notes = json_attributes(attributes)
-        for sentence in notes:
-            self.note(path, sentence)
+        self.note(path, *notes)
         self.groups.append(FileGroup(path, found))
         return self.groups[-1]
 

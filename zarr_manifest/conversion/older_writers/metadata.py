@@ -205,8 +205,7 @@ def _changed(
     attributes, notes = _attributes(written.attributes, np.dtype(type_string))
     if notes:
         changed["attributes"] = attributes
-        for note in notes:
-            decisions.note(note)
+        decisions.note(*notes)
     return changed
 
 

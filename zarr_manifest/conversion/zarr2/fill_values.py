@@ -274,8 +274,7 @@ def fill_value_as_attribute(
     if missing is not None:
         found, notes = json_attributes({_MISSING: missing}, dtype)
         attributes.update(found)
-        for note in notes:
-            decisions.note(note)
+        decisions.note(*notes)
 
 
 def fill_value_for_masking(

@@ -240,8 +240,7 @@ def _names_and_attributes(
 
 def _json_attributes(attributes: Mapping[str, object], decisions: Decisions) -> dict[str, object]:
     found, notes = json_attributes(attributes)
-    for note in notes:
-        decisions.note(note)
+    decisions.note(*notes)
     return found
 
 

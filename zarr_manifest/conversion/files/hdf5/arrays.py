@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def virtual_array(
     *,
     dimension_names: tuple[str, ...],
     attributes: Mapping[Any, Any],
-    note: Callable[[str], None],
+    notes: list[str],
     alike: dict[Hashable, Any],
 ) -> Any:
     """Return the ``ManifestArray`` for a dataset.
@@ -65,16 +65,16 @@ def virtual_array(
         How it becomes an array.
     dimension_names, attributes
         Of the array; the attributes may have any values.
-    note : callable
-        Called with sentences about what changed.
+    notes : list of str
+        Gets sentences about what changed.
     alike : dict
         Metadata of other datasets of the file: to make similar ones from it takes less time.
     """
     is_inline = treatment is Treatment.INLINE
-    values: Any = _values(dataset, note) if is_inline else None
+    values: Any = _values(dataset, notes) if is_inline else None
     dtype: np.dtype[Any] = values.dtype if is_inline else _data_type(dataset)
     chunks = _chunk_shape(dataset, is_inline=is_inline)
-    found, notes = json_attributes(attributes, dtype)
+    found, changed = json_attributes(attributes, dtype)
     similar = _metadata(dataset, dtype, alike, is_inline=is_inline)
     metadata = dataclasses.replace(
         similar,
@@ -91,11 +91,10 @@ def virtual_array(
             columns.paths[index], columns.lengths[index] = INLINED, len(data)
             columns.inlined[index] = data
     if _has_undefined_fill_value(dataset) and MISSING in columns.paths:
-        note("its fill value is undefined: chunks that were never written read as 0")
-    for sentence in notes:
-        note(sentence)
+        notes.append("its fill value is undefined: chunks that were never written read as 0")
+    notes += changed
     if is_inline:
-        note("its values are stored inline, as references cannot express them")
+        notes.append("its values are stored inline, as references cannot express them")
     return columns.array(metadata)
 
 
@@ -184,17 +183,17 @@ def _add_references(
 # Values ----------------------------------------------------------------------------------
 
 
-def _values(dataset: Any, note: Callable[[str], None]) -> Any:
+def _values(dataset: Any, notes: list[str]) -> Any:
     """Return the values of a dataset; strings of any length as numpy's, decoded."""
     found = np.asarray(packed_values(dataset[()]))
     if found.dtype.kind == "O" or dataset.dtype.kind == "O":
-        return _texts(found, note).astype(np.dtypes.StringDType())
+        return _texts(found, notes).astype(np.dtypes.StringDType())
     if not dataset.dtype.hasobject:
         return found
     columns: dict[str, Any] = {}
     for name in found.dtype.names or ():
         column = found[name]
-        columns[name] = _texts(column, note).astype("U") if column.dtype.kind == "O" else column
+        columns[name] = _texts(column, notes).astype("U") if column.dtype.kind == "O" else column
     fields = [(name, column.dtype.newbyteorder("<")) for name, column in columns.items()]
     values: Any = np.zeros(found.shape, fields)
     for name, column in columns.items():
@@ -202,8 +201,8 @@ def _values(dataset: Any, note: Callable[[str], None]) -> Any:
     return values
 
 
-def _texts(found: npt.NDArray[Any], note: Callable[[str], None]) -> npt.NDArray[Any]:
+def _texts(found: npt.NDArray[Any], notes: list[str]) -> npt.NDArray[Any]:
     items: list[Any] = found.ravel().tolist()
     if not all(is_utf8(item) for item in items if isinstance(item, bytes)):
-        note("some of its strings are not UTF-8, and were read as Latin-1")
+        notes.append("some of its strings are not UTF-8, and were read as Latin-1")
     return np.array([text_of(item) for item in items], object).reshape(found.shape)

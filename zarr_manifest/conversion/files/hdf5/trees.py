@@ -121,8 +121,7 @@ class _Walk:
             self.reader.require_no_failure()
             notes = [f"its attributes were left out: {explained(error)}"]
         found = self.tree.add_group(path, stated)
-        for sentence in notes:
-            self.tree.note(path, sentence)
+        self.tree.note(path, *notes)
         return found
 
     def _members(self, group: Any, names: Sequence[str | bytes], path: str) -> dict[str, Any]:
@@ -172,7 +171,7 @@ class _Walk:
                 treatment,
                 dimension_names=dimension_names(dataset.shape, paths, self.phony),
                 attributes=attributes,
-                note=notes.append,
+                notes=notes,
                 alike=self.alike,
             )
         except FOREIGN_ERRORS as error:
@@ -185,8 +184,7 @@ class _Walk:
         if enumeration := _enumeration(dataset.dtype):
             self.tree.meanings.setdefault(path, {})["enumeration"] = enumeration
         self.unlimited.add(found.arrays, path, name, dataset, paths)
-        for sentence in notes:
-            self.tree.note(path, sentence)
+        self.tree.note(path, *notes)
 
 
 def _opened(group: Any, name: str | bytes) -> Any:

@@ -176,8 +176,7 @@ def _tree(images: dict[str, _Image], reasons: dict[str, str]) -> FileTree:
             tree.chunk_grids[path] = image.chunk_grid
         if image.is_sparse:
             tree.sparse.add(path)
-        for note in image.notes:
-            tree.note(path, note)
+        tree.note(path, *image.notes)
     for name, reason in reasons.items():
         tree.refuse(name if is_alone else f"{name}/{name}", reason)
     return tree
