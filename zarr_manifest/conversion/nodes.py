@@ -139,6 +139,11 @@ def refused(path: str, error: ManifestError) -> RefusedNode:
     return RefusedNode(path, error.code, bare.message)
 
 
+def not_convertible(path: str, reason: str) -> RefusedNode:
+    """Return a node that is refused because Zarr v3, or a manifest, cannot express it."""
+    return RefusedNode(path, NotConvertibleError.code, reason)
+
+
 def refused_lines(refused: Iterable[RefusedNode]) -> list[str]:
     """Return refusals as text."""
     return [f"{node.path or '/'}: {node.reason} ({node.code})" for node in refused]

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode, not_convertible
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import json_attributes
-from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
@@ -86,7 +85,7 @@ class FileTree:
 
     def refuse(self, path: str, reason: str) -> None:
         """Record that a variable cannot be expressed."""
-        self.refused.append(RefusedNode(path, NotConvertibleError.code, reason))
+        self.refused.append(not_convertible(path, reason))
 
     def note(self, path: str, *sentences: str) -> None:
         """Add notes about an array or group; `sentences` have no full stop."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from zarr_manifest.conversion.nodes import RefusedNode
+from zarr_manifest.conversion.nodes import RefusedNode, not_convertible
 from zarr_manifest.errors import Advice, NotConvertibleError, Setting
 from zarr_manifest.locations import (
     Base,
@@ -89,7 +89,7 @@ class Rewriting:
             reason = f"no URL begins with {old!r}, which was to be rewritten"
             if self._example:
                 reason += f"; they look like {redact(self._example)!r}"
-            yield RefusedNode("", NotConvertibleError.code, reason)
+            yield not_convertible("", reason)
 
 
 class SourceUrls:

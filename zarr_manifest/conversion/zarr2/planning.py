@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from zarr_manifest.conversion.nodes import GroupNode, RefusedNode, refused
+from zarr_manifest.conversion.nodes import GroupNode, RefusedNode, not_convertible, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan, convert_array, convert_group
 from zarr_manifest.errors import ManifestError, NotConvertibleError
@@ -115,11 +115,7 @@ def _consolidated(documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _below_no_group(path: str, parent: Plan) -> RefusedNode:
     what = "a refused node" if isinstance(parent, RefusedNode) else "an array"
-    return RefusedNode(
-        path,
-        NotConvertibleError.code,
-        f"it lies below {parent.path!r}, {what}: only groups have members",
-    )
+    return not_convertible(path, f"it lies below {parent.path!r}, {what}: only groups have members")
 
 
 def _plan(path: str, documents: Mapping[str, Any]) -> Plan:
@@ -246,8 +242,7 @@ def refused_strays(keys: Iterable[str], plans: Iterable[Plan], what: str) -> Ite
         strays.setdefault(_likely_owner(key), []).append(key)
     for path, found in strays.items():
         if not any(above in refused_paths for above in (path, *ancestors(path))):
-            reason = f"{count_keys(found, what)} not part of any array"
-            yield RefusedNode(path, NotConvertibleError.code, reason)
+            yield not_convertible(path, f"{count_keys(found, what)} not part of any array")
 
 
 def _likely_owner(key: str) -> str:

@@ -33,7 +33,7 @@ from zarr_manifest.conversion.kerchunk.json.references import (
 from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
 from zarr_manifest.conversion.kerchunk.urls import Rewriting, SourceUrls
-from zarr_manifest.conversion.nodes import GroupNode, Node, RefusedNode, inside, refused
+from zarr_manifest.conversion.nodes import GroupNode, Node, inside, not_convertible, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import is_metadata_key
 from zarr_manifest.errors import (
@@ -289,7 +289,7 @@ def _with_unknown(names: list[str], nodes: Iterator[Node]) -> Iterator[Node]:
     yield from nodes
     for name in names:
         reason = f"the reference set has an unknown member {name!r}, which was left out"
-        yield RefusedNode("", NotConvertibleError.code, reason)
+        yield not_convertible("", reason)
 
 
 def _nodes(

@@ -22,6 +22,7 @@ from zarr_manifest.conversion.nodes import (
     Node,
     RefusedNode,
     StreamedManifest,
+    not_convertible,
     refused,
 )
 from zarr_manifest.conversion.values import as_object, brief
@@ -245,11 +246,11 @@ class _Importer:
             inside = strays.pop(plan.path, [])
             if inside and not isinstance(plan, RefusedNode):
                 data = f"data of it, under {brief(inside[0])}"
-                yield _refused(plan.path, f"'{_METADATA}' contains {data}: that is unknown")
+                yield not_convertible(plan.path, f"'{_METADATA}' contains {data}: that is unknown")
             else:
                 yield self._array(plan, urls) if isinstance(plan, ArrayPlan) else plan
         for key in itertools.chain.from_iterable(strays.values()):
-            yield _refused(key, f"it is in '{_METADATA}', but is not a metadata document")
+            yield not_convertible(key, f"it is in '{_METADATA}', but is not a metadata document")
         yield from self._without_metadata()
         # A caller that collects nodes before writing them has not seen all URLs.
         if all(stream.was_read for stream in self._streams):
@@ -284,11 +285,7 @@ class _Importer:
             path = Path(directory).relative_to(self.root).as_posix()
             path = "" if path == "." else path
             if any(refs_number(name) is not None for name in names) and path not in self._owned:
-                yield _refused(path, f"it has references, but no '.zarray' in '{_METADATA}'")
-
-
-def _refused(path: str, reason: str) -> RefusedNode:
-    return RefusedNode(path, NotConvertibleError.code, reason)
+                yield not_convertible(path, f"it has references, but no '.zarray' in '{_METADATA}'")
 
 
 def _notes(files: RefsFiles) -> Iterator[str]:
