@@ -14,8 +14,10 @@ from typing import Any
 from zarr_manifest.errors import NotConvertibleError
 
 # Bytes of a value, by type of a tag.
-_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
-_SIZES |= {16: 8, 17: 8, 18: 8}  # of BigTIFF
+_SIZES = {
+    **dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), start=1)),
+    **dict.fromkeys((16, 17, 18), 8),  # of BigTIFF
+}
 
 # Tags that async-tiff needs; those with a value are 1 where a file omits them. TIFF 6 defines this
 # for two; without the third, other readers take the image for grey, too.
