@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zarr.abc.store import Store
 
 from zarr_manifest.errors import InvalidConfigurationError, InvalidPathError, in_context
-from zarr_manifest.format import (
-    ArrayMetadata,
-    Limits,
-    document_checksum,
-    format_canonical,
-    strict,
-)
+from zarr_manifest.format import ArrayMetadata, Limits, document_checksum, format_canonical, strict
 from zarr_manifest.hierarchy import (
     CONCURRENCY,
     DeclaredArray,

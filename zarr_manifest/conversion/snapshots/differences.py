@@ -26,12 +26,7 @@ from zarr_manifest.conversion.snapshots.comparing import (
 from zarr_manifest.conversion.snapshots.freezing import has_own_chunks
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, parse_canonical, strict
-from zarr_manifest.hierarchy import (
-    CONCURRENCY,
-    InspectedHierarchy,
-    ManifestDocuments,
-    Partition,
-)
+from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, ManifestDocuments, Partition
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.manifest import JoinedReferences, Manifest, References, references_of

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.nodes import (
-    ConversionReport,
-    Progress,
-)
+from zarr_manifest.conversion.nodes import ConversionReport, Progress
 from zarr_manifest.conversion.snapshots.copies import Copies
 from zarr_manifest.conversion.snapshots.freezing import Freezing
 from zarr_manifest.conversion.target import PartitionShape, write_hierarchy
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.sources import Allow, access_by_prefix
-from zarr_manifest.writing import (
-    chunk_place,
-    guarded_store,
-)
+from zarr_manifest.writing import chunk_place, guarded_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

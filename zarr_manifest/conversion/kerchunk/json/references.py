@@ -28,11 +28,7 @@ from zarr_manifest.conversion.kerchunk.json.members import (
 from zarr_manifest.conversion.kerchunk.urls import SourceUrls, relative_path_notes
 from zarr_manifest.conversion.nodes import ArrayNode, Node, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
-from zarr_manifest.conversion.zarr2 import (
-    ArrayPlan,
-    plan_nodes,
-    refused_strays,
-)
+from zarr_manifest.conversion.zarr2 import ArrayPlan, plan_nodes, refused_strays
 from zarr_manifest.errors import ManifestError, NotConvertibleError, in_context
 from zarr_manifest.format import parse_conditions
 from zarr_manifest.manifest import (

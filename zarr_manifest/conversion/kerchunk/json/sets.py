@@ -52,14 +52,7 @@ from zarr_manifest.format import NO_CONDITIONS, Conditions, DocumentCodec, decod
 from zarr_manifest.locations import Base, UrlLocation, redact
 from zarr_manifest.manifest import PathNumbers
 from zarr_manifest.showing import counted
-from zarr_manifest.sources import (
-    Access,
-    Allow,
-    NamedStores,
-    SourceRange,
-    Sources,
-    access_by_prefix,
-)
+from zarr_manifest.sources import Access, Allow, NamedStores, SourceRange, Sources, access_by_prefix
 from zarr_manifest.stores import hierarchy_reader, open_hierarchy
 from zarr_manifest.zarr_internals import sync
 
