@@ -15,6 +15,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.codecs import BytesCodec, GzipCodec
+from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
@@ -297,6 +298,19 @@ def test_arrays_can_be_removed_and_replaced(place: tuple[Path, str]) -> None:
         group = zarr.open_group(zm.ManifestStore(root), mode="r", use_consolidated=use)
         assert sorted(group) == ["field"]
         np.testing.assert_array_equal(read(group.store, "field"), range(3))
+
+
+def test_a_removed_array_has_no_keys(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path).create_array("native", data=np.arange(3))
+
+    async def keys(store: zm.ManifestStore) -> set[str]:
+        return {key async for key in store.list_prefix("")}
+
+    with zm.edit(tmp_path) as group:
+        assert sync(keys(group.store)) == {"zarr.json", "native/zarr.json", "native/c/0"}
+        group.create_group("new")
+        del group["native"]
+        assert sync(keys(group.store)) == {"zarr.json", "new/zarr.json"}
 
 
 def test_an_edit_that_has_ended(place: tuple[Path, str]) -> None:

@@ -9,6 +9,7 @@ from zarr_manifest.hierarchy.contradictions import (
     find_contradiction,
     only_consolidated,
 )
+from zarr_manifest.hierarchy.listing import ListedOtherwise
 from zarr_manifest.hierarchy.store import ManifestStore, prepare_zarr
 from zarr_manifest.lazy_names import from_modules
 
@@ -55,6 +56,7 @@ __all__ = [
     "Contradiction",
     "DeclaredArray",
     "InspectedHierarchy",
+    "ListedOtherwise",
     "LoadedManifest",
     "LocatedChunks",
     "ManifestDocuments",

@@ -29,18 +29,48 @@ _CONCURRENT_CALLS = 16
 
 
 class ListedOtherwise(Struct, frozen=True):
-    """What a store does not list as it is, while a change is being written.
+    """What a store does not list as it is: while a change is being written, or made in an edit.
 
     Parameters
     ----------
     added : set of str
-        Paths of nodes whose own metadata are not written yet.
+        Paths of nodes whose own metadata may not be written yet.
     removed : set of str
-        Paths that are no longer nodes, but still have metadata.
+        Paths that are no longer nodes, but may still have metadata.
     """
 
     added: set[str] = field(default_factory=set[str])
     removed: set[str] = field(default_factory=set[str])
+
+    async def keys(self, listed: AsyncIterator[str], prefix: str) -> AsyncIterator[str]:
+        """Yield the keys below a prefix, given those that the store lists."""
+        added = {join(path, "zarr.json") for path in self.added}
+        async for key in listed:
+            if key not in added and not (self.removed and self._is_removed(key)):
+                yield key
+        for key in sorted(added):
+            if key.startswith(prefix):
+                yield key
+
+    def _is_removed(self, key: str) -> bool:
+        """Whether a key is that of a removed node's metadata, or may be that of its chunks."""
+        above, _, name = key.rpartition("/")
+        if name in METADATA_NAMES:
+            return above in self.removed
+        return not self.removed.isdisjoint(owner_candidates(key))
+
+    def names(self, listed: list[str], directory: str) -> list[str]:
+        """Return the names in a directory, given those that the store lists."""
+        below = f"{directory}/" if directory else ""
+        added = {
+            key[len(below) :].partition("/")[0]
+            for path in self.added
+            if (key := join(path, "zarr.json")).startswith(below)
+        }
+        if directory in self.removed:
+            listed = []
+        kept = [name for name in listed if join(directory, name) not in self.removed]
+        return [*kept, *sorted(added.difference(kept))]
 
 
 async def _listed_otherwise(known: KnownNodes) -> ListedOtherwise:
@@ -69,7 +99,7 @@ async def list_prefix(store: Store, known: KnownNodes, prefix: str) -> AsyncIter
     if inside is not None:
         found[inside.array_path] = inside
     # The zarr.json of an array may come after its chunks.
-    keys = [key async for key in _keys(store, prefix, await _listed_otherwise(known))]
+    keys = await _keys(store, known, prefix)
     found |= await _manifest_arrays(known, keys)
 
     @functools.cache
@@ -99,22 +129,10 @@ async def _manifest_arrays(
     return {array.array_path: array for array in arrays if array is not None}
 
 
-async def _keys(store: Store, prefix: str, otherwise: ListedOtherwise) -> AsyncIterator[str]:
-    """Yield the stored keys below a prefix, as if a change was written that is not yet."""
-    async for key in store.list_prefix(prefix):
-        if not otherwise.removed or not _is_of(key, otherwise.removed):
-            yield key
-    for key in sorted(join(path, "zarr.json") for path in otherwise.added):
-        if key.startswith(prefix):
-            yield key
-
-
-def _is_of(key: str, nodes: set[str]) -> bool:
-    """Whether a key is that of a node's metadata, or may be that of its chunks."""
-    above, _, name = key.rpartition("/")
-    if name in METADATA_NAMES:
-        return above in nodes
-    return not nodes.isdisjoint(owner_candidates(key))
+async def _keys(store: Store, known: KnownNodes, prefix: str) -> list[str]:
+    """Return the stored keys below a prefix, as if a change was written that is not yet."""
+    otherwise = await _listed_otherwise(known)
+    return [key async for key in otherwise.keys(store.list_prefix(prefix), prefix)]
 
 
 def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
@@ -142,8 +160,8 @@ async def list_chunks_below(
     if inside is not None and inside.array_path != directory:
         return [key async for key in list_chunk_keys(inside, directory)], []
     below = f"{directory}/" if directory else ""
-    keys = [key async for key in _keys(store, below, await _listed_otherwise(known))]
-    return [], [*(await _manifest_arrays(known, keys)).values()]
+    arrays = await _manifest_arrays(known, await _keys(store, known, below))
+    return [], [*arrays.values()]
 
 
 async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerator[str, None]:
@@ -155,7 +173,7 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerat
         if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
             raise unknown_members(store_name(store))
         if known.remembered.changes:
-            names = _names(names, directory, await _listed_otherwise(known))
+            names = (await _listed_otherwise(known)).names(names, directory)
         for name in names:
             yield name
         return
@@ -165,20 +183,6 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerat
         first[key[len(below) :].partition("/")[0]] = None
     for name in first:
         yield name
-
-
-def _names(names: list[str], directory: str, otherwise: ListedOtherwise) -> list[str]:
-    """Return the names in a directory as if a change was written that is not yet."""
-    if directory in otherwise.removed:
-        return []
-    below = f"{directory}/" if directory else ""
-    added = {
-        key[len(below) :].partition("/")[0]
-        for path in otherwise.added
-        if (key := join(path, "zarr.json")).startswith(below)
-    }
-    kept = [name for name in names if join(directory, name) not in otherwise.removed]
-    return [*kept, *sorted(added.difference(kept))]
 
 
 async def _is_group(store: Store, path: str) -> bool:

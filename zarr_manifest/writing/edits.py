@@ -21,7 +21,7 @@ from zarr_manifest.format import (
     with_members,
     without_copies,
 )
-from zarr_manifest.hierarchy import list_nodes
+from zarr_manifest.hierarchy import ListedOtherwise, list_nodes
 from zarr_manifest.stores import OwnStore, slice_of
 
 if TYPE_CHECKING:
@@ -195,32 +195,23 @@ class StagedStore(OwnStore):
             raise FileNotFoundError(key)
         return len(body)
 
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys below a prefix."""
-        staged = {join(path, "zarr.json"): body for path, body in self._edits.after.items()}
-        async for key in super().list_prefix(prefix):
-            if key not in staged:
-                yield key
-        for key, body in staged.items():
-            if body is not None and key.startswith(prefix):
-                yield key
+        return self._otherwise.keys(super().list_prefix(prefix), prefix)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
-        path = prefix.rstrip("/")
-        after, below = self._edits.after, f"{path}/" if path else ""
-        removed = {join(each, "zarr.json") for each, body in after.items() if body is None}
-        there = {
-            join(each, "zarr.json").removeprefix(below).partition("/")[0]
-            for each, body in after.items()
-            if body is not None and join(each, "zarr.json").startswith(below)
-        }
-        async for name in super().list_dir(prefix):
-            key = join(path, name)
-            if removed.isdisjoint([key, f"{key}/zarr.json"]) and name not in there:
-                yield name
-        for name in sorted(there):
+        names = [name async for name in super().list_dir(prefix)]
+        for name in self._otherwise.names(names, prefix.rstrip("/")):
             yield name
+
+    @property
+    def _otherwise(self) -> ListedOtherwise:
+        after = self._edits.after.items()
+        return ListedOtherwise(
+            added={path for path, body in after if body is not None},
+            removed={path for path, body in after if body is None},
+        )
 
     # Changing -----------------------------------------------------------------------
 
