@@ -213,8 +213,6 @@ USUAL: list[tuple[Writer, Writer]] = [
     (first, overwrite),
     (plain, create),
     (plain, replace),
-    (plain, change_nodes),
-    (consolidated, replace),
     (consolidated, overwrite),
     (subgroups, replace_below),
     (subgroups, change_attributes_of_a_group),
@@ -226,7 +224,9 @@ USUAL: list[tuple[Writer, Writer]] = [
 ]
 # Each writer, and each kind of hierarchy, is met above, too.
 MORE: list[tuple[Writer, Writer]] = [
+    (plain, change_nodes),
     (consolidated, create),
+    (consolidated, replace),
     (consolidated, change_nodes),
     (subgroups, change_nodes),
     (all_groups, replace_below),
@@ -450,6 +450,12 @@ def write_again(store: Any, write: Writer, *, was_new: bool) -> None:
         assert was_new
 
 
+def adds_what_nobody_names(old: State, new: State) -> bool:
+    """Whether there are only more objects, none of which is metadata."""
+    added = new.keys() - old.keys()
+    return old.items() <= new.items() and not any(key.endswith("zarr.json") for key in added)
+
+
 def write_another(store: Any) -> None:
     zm.create_array(store, "g/another", entries(1), **CREATION)
 
@@ -461,6 +467,8 @@ def test_a_writer_that_ends_anywhere(new_store: Make, name: str) -> None:
     outcomes = []
     for number, (store, is_last) in enumerate(interrupted(new_store, readers.old, write)):
         state = contents(store)
+        if number % 2 and not THOROUGH and adds_what_nobody_names(readers.old, state):
+            continue
         is_new = readers.is_new(state)
         outcomes.append(is_new)
         assert is_new or not is_last
