@@ -13,6 +13,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.hierarchies import consolidate
 from zarr_manifest.conversion import lock, refresh, relocate, write_hierarchy
 from zarr_manifest.errors import InvalidConfigurationError
@@ -141,8 +142,7 @@ WRITERS: dict[str, Callable[[MemoryStore], object]] = {
 }
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("state", CONTRADICTIONS)
+@pytest.mark.parametrize(("state", "writer"), crossed(CONTRADICTIONS, WRITERS))
 def test_writers_refuse_it(state: str, writer: str) -> None:
     store = CONTRADICTIONS[state]()
     before = objects(store)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.hierarchies import files_below, split_into_source, without_partitions
 from tests.properties import THOROUGH, examples
 from zarr_manifest.format import format_canonical
@@ -156,8 +157,10 @@ def all_entries() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["", "a", "deep/down"])
-@pytest.mark.parametrize("options", [{}, {"partition_shape": [2, 2]}, {"inline": True}])
+@pytest.mark.parametrize(
+    ("path", "options"),
+    crossed(["deep/down", "a", ""], [{}, {"partition_shape": [2, 2]}, {"inline": True}]),
+)
 def test_any_store_and_any_path(tmp_path: Path, path: str, options: dict[str, Any]) -> None:
     memory = MemoryStore()
     locations = [

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import FsspecStore, MemoryStore
 
+from tests.combinations import crossed
 from tests.conversion.kerchunk.kerchunk_sets import (
     ZGROUP,
     assert_equal,
@@ -235,10 +236,12 @@ CODECS: list[Any] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", CODECS, ids=range(len(CODECS)))
 @pytest.mark.parametrize(
-    "dtype",
-    ["u1", "<i2", "<f8", "<c8", "?", "<M8[s]", "S4", "<U3", "V5", [("x", "<i2"), ("y", "<f4")]],
+    ("dtype", "options"),
+    crossed(
+        ["<i2", "u1", "<f8", "<c8", "?", "<M8[s]", "S4", "<U3", "V5", [("x", "<i2"), ("y", "<f4")]],
+        CODECS,
+    ),
 )
 def test_codecs_and_data_types(tmp_path: Path, options: dict[str, Any], dtype: Any) -> None:
     data = np.frombuffer(bytes(range(1, 200)) * 8, "u1")

@@ -21,6 +21,7 @@ from zarr.errors import UnstableSpecificationWarning
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.conversion.older_writers.older_writer_stores import (
     RELEASES,
     SOURCES,
@@ -36,7 +37,11 @@ from tests.interrupted_stores import (
     InterruptedMemory,
     every_change,
 )
+from tests.properties import THOROUGH
 from zarr_manifest.conversion import lock, upgrade
+
+# What each wrote is upgraded in place; a copy is made by the same steps.
+OLDER = RELEASES if THOROUGH else RELEASES[:1]
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,8 +51,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("release", "source"), crossed(reversed(RELEASES), SOURCES))
 def test_values_and_a_second_run_that_changes_nothing(
     release: str, source: str, writer: Path
 ) -> None:
@@ -91,7 +95,7 @@ def test_a_dry_run_says_what_a_run_does(release: str, writer: Path) -> None:
 # What is read and repaired, `test_values` shows for all; how it is copied, one of each does.
 @pytest.mark.parametrize(
     ("release", "source"),
-    sorted({(RELEASES[-1], source) for source in SOURCES} | {(r, SOURCES[0]) for r in RELEASES}),
+    sorted({(RELEASES[-1], source) for source in SOURCES} | {(r, SOURCES[0]) for r in OLDER}),
 )
 def test_a_copy_leaves_the_original(release: str, source: str, writer: Path) -> None:
     root = unpack(release, source, writer)
