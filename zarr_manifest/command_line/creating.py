@@ -47,6 +47,12 @@ parallel_option = click.option(
     "address of a dask scheduler, such as tcp://127.0.0.1:8786.",
 )
 
+keep_going_option = click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Leave out files that cannot be read or converted, as long as there are others.",
+)
+
 checksum_option = click.option(
     "--checksum",
     type=click.Choice(["crc32c", "crc32", "md5", "sha256", "sha512"]),
@@ -86,11 +92,7 @@ scans_option = click.option(
 @click.argument("hierarchy")
 @list_option
 @recursive_option
-@click.option(
-    "--keep-going",
-    is_flag=True,
-    help="Leave out files that cannot be read or converted, as long as there are others.",
-)
+@keep_going_option
 @format_option
 @click.option(
     "--concat-dim",

@@ -8,14 +8,19 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.creating import scans_option
+from zarr_manifest.command_line.creating import (
+    executor,
+    keep_going_option,
+    parallel_option,
+    scans_option,
+)
 from zarr_manifest.command_line.options import (
     access_options,
     hierarchy_argument,
     sole_writer_option,
 )
-from zarr_manifest.command_line.outcomes import noted, remarks
-from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
+from zarr_manifest.command_line.outcomes import noted, refused_sources, remarks
+from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import AppendReport
 from zarr_manifest.showing import counted
 
@@ -41,6 +46,15 @@ from zarr_manifest.showing import counted
     is_flag=True,
     help="Refuse references that readers would have to allow besides those before.",
 )
+@click.option(
+    "--load",
+    "loadable",
+    multiple=True,
+    metavar="NAME",
+    help="Read this variable, and store it inline, as coordinates are. Repeatable.",
+)
+@keep_going_option
+@parallel_option
 @scans_option
 @sole_writer_option
 @access_options
@@ -50,6 +64,9 @@ def append(
     dim: str,
     replace: bool,
     same_locations: bool,
+    loadable: tuple[str, ...],
+    keep_going: bool,
+    parallel: str | None,
     scans: str | None,
     **how: Any,
 ) -> Outcome:
@@ -59,16 +76,20 @@ def append(
     of it or nothing. If anything does not fit, nothing is written. What is there already,
     with the same references, is left out.
     """
-    with stating_usage(ValueError):
+    with executor(parallel) as workers, stating_usage(ValueError):
         report = conversion.append(
             hierarchy,
             sources,
             dim=dim,
             replace=replace,
             same_locations=same_locations,
+            keep_going=keep_going,
+            parallel=workers,
+            loadable_variables=loadable,
             scans=scans,
             **how,
         )
+    refused, lines = refused_sources(report.refused)
     document = {
         "hierarchy": hierarchy,
         "appended": report.appended,
@@ -78,6 +99,7 @@ def append(
         "references": report.references,
         "new_locations": report.new_locations,
         "notes": noted(report.notes),
+        "refused": refused,
     }
     notes = [
         *(
@@ -85,8 +107,9 @@ def append(
             for place in report.new_locations
         ),
         *remarks(report.notes, []),
+        *lines,
     ]
-    return Outcome(document, _lines(hierarchy, report), notes, 0)
+    return Outcome(document, _lines(hierarchy, report), notes, PROBLEMS if refused else 0)
 
 
 def _lines(hierarchy: str, report: AppendReport) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from zarr_manifest.conversion.concatenation.inputs import (
     begin_reading,
     open_inputs,
 )
-from zarr_manifest.conversion.files import documents_along
+from zarr_manifest.conversion.files import Parallel, documents_along, require_variables
 from zarr_manifest.conversion.joining import (
     Input,
     Joined,
@@ -38,6 +39,7 @@ from zarr_manifest.conversion.joining import (
     whole,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
+from zarr_manifest.conversion.renewal import RefusedSource
 from zarr_manifest.errors import Advice, LocationNotAllowedError, NotConvertibleError, Setting
 from zarr_manifest.locations import AllowList, Base, UrlLocation, resolver, suggest_prefixes
 from zarr_manifest.sources import Allow, access_by_prefix
@@ -64,6 +66,8 @@ class AppendReport:
         URL prefixes that readers must allow besides those before.
     notes : list of (str, str)
         Path of a node, and a decision made about it.
+    refused : list of RefusedSource
+        The sources that were left out, and why.
     """
 
     appended: list[str] = field(default_factory=list[str])
@@ -73,6 +77,7 @@ class AppendReport:
     references: int = 0
     new_locations: list[str] = field(default_factory=list[str])
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    refused: list[RefusedSource] = field(default_factory=list[RefusedSource])
 
 
 def append(
@@ -82,6 +87,9 @@ def append(
     dim: str,
     replace: bool = False,
     same_locations: bool = False,
+    keep_going: bool = False,
+    parallel: Parallel = False,
+    loadable_variables: Iterable[str] = (),
     scans: str | Path | None = None,
     allow: Allow = None,
     sole_writer: bool = False,
@@ -110,6 +118,14 @@ def append(
         Whether what is there with the same coordinates, but other references, is replaced.
     same_locations : bool
         Refuse references that readers would have to allow besides those before.
+    keep_going : bool
+        Whether to leave out files that cannot be read or converted, as long as there are others:
+        the report names them. What follows them is appended; they cannot be put in between later.
+    parallel : {"dask", "lithops", False} or Executor
+        What parses files, as for :func:`zarr_manifest.conversion.read_files`; by default, threads.
+    loadable_variables : iterable of str
+        Variables to read, here and in the sources, and to store inline, besides coordinates: so
+        that they are converted where their units differ.
     scans : str or Path, optional
         A directory, or a prefix of a bucket, in which what is found in each file is kept, as for
         :func:`zarr_manifest.conversion.read_files`.
@@ -150,16 +166,28 @@ def append(
     (8,)
     """
     access = access_by_prefix(allow)
-    inputs = open_inputs(_several(sources), access, scans)
+    loadable = tuple(loadable_variables)
+    inputs, unusable = open_inputs(
+        _several(sources),
+        access,
+        keep_going=keep_going,
+        parallel=parallel,
+        loadable_variables=loadable,
+        scans=scans,
+    )
     if not inputs:
         raise ValueError("no sources")
+    require_variables(loadable, inputs, "loaded")
 
     def attempt() -> AppendReport:
         growing = Growing.open(
             location, access, sole_writer=sole_writer, each=partial(_begin_reading, dim)
         )
+        growing.existing.loadable = loadable
+        report = AppendReport(refused=[each.refused for each in unusable])
         with growing.as_it_is():
-            return _appended(growing, inputs, dim, replace=replace, same_locations=same_locations)
+            _append(growing, inputs, dim, report, replace=replace, same_locations=same_locations)
+        return report
 
     return grow(attempt)
 
@@ -182,15 +210,15 @@ def _several(sources: Source | Iterable[Source]) -> Iterable[Source]:
     return [found] if is_nodes else found
 
 
-def _appended(
+def _append(
     growing: Growing,
     inputs: Sequence[Input],
     dim: str,
+    report: AppendReport,
     *,
     replace: bool,
     same_locations: bool,
-) -> AppendReport:
-    report = AppendReport()
+) -> None:
     existing = growing.existing
     new: list[tuple[range, Input]] = []
     for each, place in zip(inputs, _places_of(existing, inputs, dim), strict=True):
@@ -208,7 +236,7 @@ def _appended(
                 remedy=Advice("Replace them: ", Setting("replace", True), "."),
             )
     if not new:
-        return report
+        return
     added = [each for _, each in new]
     found = concatenation(_sequence(existing, new, dim), dim)
     _require_all(found, growing, dim, report)
@@ -221,7 +249,6 @@ def _appended(
     report.arrays = len(found.arrays)
     report.notes += [(array.path, note) for array in found.arrays for note in array.notes]
     growing.commit()
-    return report
 
 
 def _sequence(existing: Input, new: Sequence[tuple[range, Input]], dim: str) -> list[Input]:
@@ -434,11 +461,22 @@ def _are_there(existing: Input, new: Input, dim: str, place: range) -> Iterator[
         elif is_coordinate(node) and axis == 0:
             continue  # its values say where it is
         elif is_held(there):
-            ours = existing.values(path).take(place, axis)
-            is_float = ours.dtype.kind in "fc"
-            yield bool(np.array_equal(ours, new.values(path), equal_nan=is_float))
+            yield _are_equal(existing, new, path, dim, place)
         else:
             yield _same(existing, there, node, axis, place)
+
+
+def _are_equal(existing: Input, new: Input, path: str, dim: str, place: range) -> bool:
+    """Whether an array has the values of a new input at a place, whatever their units are."""
+    name = path.rpartition("/")[2]
+    loaded = [dataclasses.replace(each, loadable=[name]) for each in (existing, new)]
+    try:
+        ours, theirs = align_one(path, loaded, dim).variables
+    except NotConvertibleError:
+        return False
+    values = ours.isel({dim: slice(place.start, place.stop)}).values
+    is_float = values.dtype.kind in "fc"
+    return bool(np.array_equal(values, theirs.values, equal_nan=is_float))
 
 
 def _same(existing: Input, there: ArrayNode, node: ArrayNode, axis: int, place: range) -> bool:

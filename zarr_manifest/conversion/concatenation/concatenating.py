@@ -127,7 +127,7 @@ def read_concatenated(
     ManifestError, ValueError, TypeError
         As of :func:`concat`.
     """
-    inputs = open_inputs(sources, access_by_prefix(allow))
+    inputs, _ = open_inputs(sources, access_by_prefix(allow))
     if not inputs:
         raise ValueError("no sources")
     return concatenation(inputs, dim).nodes()

@@ -13,13 +13,14 @@ from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
 from zarr_manifest.conversion.files import (
-    ZARR_FORMATS,
     FileSources,
-    detect_format,
+    Parallel,
+    Unusable,
     documents_along,
     files_named,
     hierarchy_nodes,
-    read_files,
+    read_each,
+    unusable_files,
 )
 from zarr_manifest.conversion.joining import Input, chunks_of
 from zarr_manifest.conversion.nodes import Node
@@ -52,11 +53,17 @@ def begin_reading(given: Input, dim: str, values: range) -> None:
 
 @unstable_types_accepted  # also by threads, which restore the filters of each other
 def open_inputs(
-    sources: Iterable[Source], allow: Mapping[str, Access], scans: str | Path | None = None
-) -> list[Input]:
-    """Return what sources name, in their order; the files of a pattern are sorted.
+    sources: Iterable[Source],
+    allow: Mapping[str, Access],
+    *,
+    keep_going: bool = False,
+    parallel: Parallel = False,
+    loadable_variables: Iterable[str] = (),
+    scans: str | Path | None = None,
+) -> tuple[list[Input], list[Unusable]]:
+    """Return what sources name, in their order, and what is left out.
 
-    Several are read at the same time.
+    The files of a pattern are sorted. Several are read at the same time.
 
     Parameters
     ----------
@@ -65,33 +72,58 @@ def open_inputs(
     allow : mapping of str to Access
         How URLs are accessed, by prefix. The sources need no authorisation, but what hierarchies
         and nodes refer to.
-    scans : str or Path, optional
-        Where what is found in files is kept.
+    keep_going, parallel, loadable_variables, scans
+        As for `append`.
 
     Raises
     ------
     ManifestError
-        One of them cannot be read.
+        One of them cannot be read, or none.
     """
-    files = FileSources(allow)
     found: list[tuple[int, Any]] = []
+    files = FileSources(allow)
     for number, source in enumerate(sources, start=1):
         named = files_named([source], files) if isinstance(source, str | Path) else [source]
         found += [(number, each) for each in named]
-    open_one = partial(_opened, files=files, scans=scans)
+    loadable = tuple(loadable_variables)
+    open_one = partial(_opened, allow=allow, loadable=loadable)
     with ThreadPoolExecutor(CONCURRENT) as threads:
-        return list(threads.map(open_one, found))
+        read = read_each(
+            [each for _, each in found if isinstance(each, str)],
+            keep_going=keep_going,
+            parallel=parallel or threads,
+            loadable_variables=loadable or None,
+            scans=scans,
+            allow=allow,
+        )
+        contents = [next(read) if isinstance(each, str) else None for _, each in found]
+        opened = list(threads.map(open_one, found, contents))
+    inputs = [each for each in opened if isinstance(each, Input)]
+    unusable = [each for each in opened if isinstance(each, Unusable)]
+    if unusable and not inputs:
+        raise unusable_files(unusable, len(opened))
+    return inputs, unusable
 
 
-def _opened(numbered: tuple[int, Any], files: FileSources, scans: str | Path | None) -> Input:
+def _opened(
+    numbered: tuple[int, Any],
+    content: list[Node] | Unusable | None,
+    allow: Mapping[str, Access],
+    loadable: Sequence[str],
+) -> Input | Unusable:
+    """Return a source; `content` is that of a file."""
     number, source = numbered
-    allow = files.allow
-    if isinstance(source, list | tuple):
-        return Input.of(f"input {number}", cast("Sequence[Node]", source), allow)
-    if not isinstance(source, str) or detect_format(source, files) in ZARR_FORMATS:
-        return opened_input(InspectedHierarchy.open(source, allow=allow), source)
-    nodes = read_files(source, scans=scans, allow=allow)
-    return Input.of(redact(source), nodes, _with_access(allow, _location(source), None))
+    if isinstance(content, Unusable):
+        return content
+    if content is not None:
+        readable = _with_access(allow, _location(source), None)
+        found = Input.of(redact(source), content, readable)
+    elif isinstance(source, list | tuple):
+        found = Input.of(f"input {number}", cast("Sequence[Node]", source), allow)
+    else:
+        found = opened_input(InspectedHierarchy.open(source, allow=allow), source)
+    found.loadable = loadable
+    return found
 
 
 def opened_input(

@@ -1,8 +1,8 @@
 """Files of many formats as nodes, through VirtualiZarr's parsers."""
 
-from zarr_manifest.conversion.files.finding import files_named
+from zarr_manifest.conversion.files.finding import Unusable, files_named, unusable_files
 from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, detect_format
-from zarr_manifest.conversion.files.reading import read_files
+from zarr_manifest.conversion.files.reading import read_each, read_files, require_variables
 from zarr_manifest.conversion.files.scanning import Scan, ScanReport, scan, scan_files
 from zarr_manifest.conversion.files.sources import FileSources, file_url
 from zarr_manifest.conversion.files.stored_parts import documents_along, is_as_written
@@ -16,14 +16,18 @@ __all__ = [
     "Parallel",
     "Scan",
     "ScanReport",
+    "Unusable",
     "detect_format",
     "documents_along",
     "file_url",
     "files_named",
     "hierarchy_nodes",
     "is_as_written",
+    "read_each",
     "read_files",
     "read_hierarchy",
+    "require_variables",
     "scan",
     "scan_files",
+    "unusable_files",
 ]

@@ -20,6 +20,7 @@ from zarr_manifest.conversion.files.sources import (
     has_scheme,
     translated,
 )
+from zarr_manifest.conversion.renewal import RefusedSource
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError, SourceNotFoundError
 from zarr_manifest.format import NODE_METADATA
 from zarr_manifest.locations import redact
@@ -54,6 +55,11 @@ class Unusable:
 
     url: str
     error: ManifestError
+
+    @property
+    def refused(self) -> RefusedSource:
+        """What reports say of it."""
+        return RefusedSource(redact(self.url), self.error.code, self.error.problem)
 
 
 # Which files there are ------------------------------------------------------------------

@@ -241,6 +241,59 @@ def _apart(
             progress(file.url, number, len(urls))
 
 
+@unstable_types_accepted
+def _by_itself(file: FoundFile, work: FileWork) -> list[Node] | Unusable:
+    try:
+        return list(_one_file(file, work))
+    except ManifestError as error:
+        if not work.keep_going:
+            raise
+        return Unusable(file.url, error)
+
+
+def read_each(
+    urls: Sequence[str],
+    *,
+    keep_going: bool,
+    parallel: Parallel,
+    loadable_variables: Iterable[str] | None,
+    scans: str | Path | None,
+    allow: Allow,
+) -> Iterator[list[Node] | Unusable | None]:
+    """Yield what is in each file by itself, or why it is left out; None for a Zarr hierarchy.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        The files.
+    keep_going, parallel, loadable_variables, scans, allow
+        As for `read_files`.
+
+    Raises
+    ------
+    ManifestError
+        A file cannot be read or converted, and `keep_going` is false.
+    """
+    work = FileWork.of(
+        None, loadable_variables, INLINE_LIMIT, None, scans, allow, keep_going=keep_going
+    )
+    found = check_files(urls, None, work.sources)
+    failed = [each for each in found if isinstance(each, Unusable)]
+    if failed and not keep_going:
+        raise unusable_files(failed, len(urls))
+    usable = [each for each in found if isinstance(each, FoundFile)]
+    files = [each for each in usable if each.format not in ZARR_FORMATS]
+    names = [each.url for each in files]
+    # Without files, what parses them is not needed.
+    made = in_parallel(partial(_by_itself, work=work), files, names, parallel) if files else ()
+    results = iter(made)
+    for each in found:
+        if isinstance(each, Unusable):
+            yield each
+        else:
+            yield None if each.format in ZARR_FORMATS else next(results)
+
+
 def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
     work = work.of_file(file.url)
     url, found = file.url, file.format
@@ -254,15 +307,17 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
         return
     scan = None if work.scans is None else scan_of(file, work)
     tree = parse_file(file, work) if scan is None else scan.tree
-    checksums, loaded = ({}, {}) if scan is None else (scan.checksums, scan.loaded)
+    checksums = None if scan is None else scan.checksums
+    loaded: Mapping[str, Any] = {} if scan is None else scan.loaded
     for group in tree.groups:
         yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
         for name, array in group.arrays.items():
             path = join(group.path, name)
             values: Any = None
             is_small = array.dtype.itemsize * array.size <= work.inline_limit
-            if is_small and is_coordinate(name, array) and path not in tree.chunk_grids:
-                # All who open it read them.
+            is_wanted = (is_small and is_coordinate(name, array)) or name in (work.loadable or ())
+            if is_wanted and path not in tree.chunk_grids:
+                # All who open the dataset read coordinates.
                 values = loaded[path] if path in loaded else load_variable(array, work)
             try:
                 node = array_node(
@@ -363,8 +418,8 @@ def _many_files(
     inputs = [found.inputs[number] for number in sorted(found.inputs)]
     if not inputs:
         raise unusable_files(found.unusable, len(urls))
-    _require_variables(work.loadable or (), inputs, "loaded")
-    _require_variables(sorted(rules.override), inputs, "taken from the first file")
+    require_variables(work.loadable or (), inputs, "loaded")
+    require_variables(sorted(rules.override), inputs, "taken from the first file")
 
     def digests(
         files: Sequence[Input], arrays: Sequence[Mapping[str, ArrayNode]]
@@ -392,7 +447,7 @@ def _many_files(
         yield RefusedNode("", each.error.code, reason)
 
 
-def _require_variables(names: Iterable[str], inputs: Sequence[Input], purpose: str) -> None:
+def require_variables(names: Iterable[str], inputs: Sequence[Input], purpose: str) -> None:
     """Refuse the name of a variable to be loaded, for example, that no file has."""
     there = {path.rpartition("/")[2] for file in inputs for path in file.paths}
     unknown = [name for name in names if name not in there]

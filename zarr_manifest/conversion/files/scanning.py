@@ -144,8 +144,7 @@ class ScanReport:
     def add(self, made: Scan | Unusable) -> None:
         """Count a file of which there was no scan."""
         if isinstance(made, Unusable):
-            problem = RefusedSource(redact(made.url), made.error.code, made.error.problem)
-            self.refused.append(problem)
+            self.refused.append(made.refused)
         elif made.name is None:
             self.unkept.append(redact(made.url))
         else:

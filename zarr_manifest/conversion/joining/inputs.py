@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,8 @@ class Input:
         Of all its arrays, in order.
     notes : mapping of str to sequence of str
         By path of a node.
+    loadable : collection of str
+        Names of arrays whose values count besides those of coordinates, if none is loaded.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Input:
     stored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
     paths: Sequence[str] = ()
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Any])
+    loadable: Collection[str] = ()
 
     @classmethod
     def of(cls, name: str, nodes: Iterable[Node], allow: Mapping[str, Access]) -> Input:
@@ -92,6 +95,8 @@ class Input:
         """Whether the values of an array count, and not only where they are."""
         if self.loaded is not None:
             return path in self.loaded
+        if path.rpartition("/")[2] in self.loadable:
+            return path in self.arrays
         return path in self.arrays and is_coordinate(self.arrays[path])
 
     def dims(self, path: str) -> tuple[str | None, ...]:
