@@ -357,6 +357,8 @@ class KnownNodes(StoredNodes):
         """Read nodes from a path downwards, or all of them again, until one declares a manifest.
 
         Consolidated metadata describe the nodes below their group, unless all are read again.
+        Unlike ``list_nodes``, lists groups but no arrays: a bucket with a million native chunks
+        would be asked for a thousand lists before zarr may write metadata.
         """
         level = [path]
         while level and not self.declared:

@@ -1,7 +1,8 @@
 """Listing of a ManifestStore: its keys, and the chunks in its manifests.
 
 A chunk of a manifest array exists if the manifest names it: whatever the underlying store
-holds under its key is never read, and so not listed.
+holds under its key is never read, and so not listed. zarr asks for keys: nodes are those among
+them, without a walk.
 """
 
 from __future__ import annotations

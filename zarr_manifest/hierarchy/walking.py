@@ -3,6 +3,10 @@
 A node has its own metadata document, or is in the consolidated metadata of a group; if a store
 cannot be listed, only the latter can be found. Symbolic links that lead out of a hierarchy are
 not followed: the hierarchy may be untrusted.
+
+All nodes are found by this walk, also those outside of groups. Two others go through groups:
+``KnownNodes.meet_below`` ends at the first declaration, and ``Change.nodes`` reads what a
+conditional put needs. What zarr lists are keys (:mod:`zarr_manifest.hierarchy.listing`).
 """
 
 from __future__ import annotations

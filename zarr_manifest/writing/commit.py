@@ -174,7 +174,11 @@ class Change:
         return self._parsed[path]
 
     def nodes(self) -> dict[str, Stored]:
-        """Return all nodes that can be reached from the root through groups, by path."""
+        """Return all nodes that can be reached from the root through groups, by path.
+
+        Unlike ``list_nodes``, with the versions that a conditional put asks for, and after what
+        was behind has been written.
+        """
         return self._reached("", lambda path: is_group(self._node(path)))
 
     def others(self) -> list[str]:
