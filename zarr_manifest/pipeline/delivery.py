@@ -201,7 +201,7 @@ class RangeDelivery(Struct, frozen=True):
             raise RangeError(row, located) from None
 
 
-class WantedChunks:
+class WantedChunks(Struct, eq=False):
     """Chunks of one manifest array, identified by position in the selection.
 
     Parameters
@@ -222,39 +222,29 @@ class WantedChunks:
         Reads what cannot be read in bulk.
     """
 
-    def __init__(
-        self,
-        store: ManifestStore,
-        array: ChunkManifestTransformer,
-        indices: npt.NDArray[np.int64],
-        requests: Sequence[AnyRequest],
-        out: Any,
-        drop_axes: tuple[int, ...],
-        usual: CodecPipeline,
-    ) -> None:
-        self._store = store
-        self._array = array
-        self._indices = indices
-        self._requests = requests
-        self._out = out
-        self._drop_axes = drop_axes
-        self._usual = usual
+    store: ManifestStore
+    array: ChunkManifestTransformer
+    indices: npt.NDArray[np.int64]
+    requests: Sequence[AnyRequest]
+    out: Any
+    drop_axes: tuple[int, ...]
+    usual: CodecPipeline
 
     def _results(self, located: LocatedChunks) -> list[Any]:
         """Fill chunks without bytes, and return zarr's results as if all others had been read."""
-        results: list[Any] = [{"status": "present"}] * len(self._requests)
+        results: list[Any] = [{"status": "present"}] * len(self.requests)
         for position in (*located.missing, *located.empty):
             results[position] = self._fill(position)
         return results
 
     def _fill(self, position: int) -> dict[str, str]:
-        _, spec, _, out_selection, _ = self._requests[position]
+        _, spec, _, out_selection, _ = self.requests[position]
         fill = spec.fill_value
-        self._out[out_selection] = spec.dtype.default_scalar() if fill is None else fill
+        self.out[out_selection] = spec.dtype.default_scalar() if fill is None else fill
         return {"status": "missing"}
 
     def _in_chunk(self, error: ManifestError, position: int) -> ManifestError:
-        return self._array.in_chunk(error, self._indices[position].tolist())
+        return self.array.in_chunk(error, self.indices[position].tolist())
 
 
 class Prefetched(Struct, frozen=True):

@@ -114,16 +114,16 @@ class _Selection(WantedChunks):
     async def read(self) -> list[dict[str, str]]:
         """Read all chunks, and return zarr's result for each."""
         values, decoder = np.zeros(0), None
-        if is_numpy_memory(self._out):
-            values = self._out.as_numpy_array()
-            decoder = chunk_decoder(codecs_of(self._usual), self._requests[0][1])
-        delivery = Delivery(self._requests, values, self._drop_axes, decoder)
-        if len(self._requests) == 1 and not self._store.may_be_remote:
+        if is_numpy_memory(self.out):
+            values = self.out.as_numpy_array()
+            decoder = chunk_decoder(codecs_of(self.usual), self.requests[0][1])
+        delivery = Delivery(self.requests, values, self.drop_axes, decoder)
+        if len(self.requests) == 1 and not self.store.may_be_remote:
             return [await self._read_one(delivery)]
-        located = await self._array.locate(self._indices)
-        if self._store.may_be_remote:
+        located = await self.array.locate(self.indices)
+        if self.store.may_be_remote:
             ahead = await ReadAhead.of_running_loop().take(
-                self._store, self._array, self._indices, located
+                self.store, self.array, self.indices, located
             )
             located = located.with_bodies(ahead)
         delivery.checksums = located.checksums
@@ -137,7 +137,7 @@ class _Selection(WantedChunks):
         return results
 
     async def _read_one(self, delivery: Delivery) -> dict[str, str]:
-        body = await self._body(0)
+        body = await self.array.get(tuple(self.indices[0].tolist()), WHOLE)
         if body is None:
             return self._fill(0)
         if len(body) <= (_QUICKLY_COPIED if delivery.is_verbatim else _QUICKLY_DECODED):
@@ -165,7 +165,7 @@ class _Selection(WantedChunks):
         for rows in groups:
             part = located.ranges.of_rows(rows)
             try:
-                await self._store.read_ranges(part, delivery.of(located.ranged[rows], part))
+                await self.store.read_ranges(part, delivery.of(located.ranged[rows], part))
             except RangeError as failed:
                 position = int(located.ranged[rows[failed.row]])
                 raise self._in_chunk(failed.error, position) from failed.error.__cause__
@@ -174,7 +174,8 @@ class _Selection(WantedChunks):
     async def _read_alone(self, positions: Sequence[int], delivery: Delivery) -> list[int]:
         """Read chunks that cannot be read with others; return those that have no bytes."""
         absent: list[int] = []
-        calls = (functools.partial(self._body, position) for position in positions)
+        indices = map(tuple, self.indices[positions].tolist())
+        calls = (functools.partial(self.array.get, index, WHOLE) for index in indices)
         async with aclosing(in_order(calls, _MOST_ALONE)) as bodies:
             turn = iter(positions)
             async for body in bodies:
@@ -187,14 +188,11 @@ class _Selection(WantedChunks):
                     await self._decode_by_zarr(delivery)
         return absent
 
-    async def _body(self, position: int) -> memoryview | None:
-        return await self._array.get(tuple(self._indices[position].tolist()), WHOLE)
-
     async def _decode_by_zarr(self, delivery: Delivery) -> None:
         bodies, delivery.undecoded = delivery.undecoded, {}
         if bodies:
             batch = [
-                _prefetched(self._requests[position], body)
+                _prefetched(self.requests[position], body)
                 for position, body in sorted(bodies.items())
             ]
-            await self._usual.read(batch, self._out, self._drop_axes)
+            await self.usual.read(batch, self.out, self.drop_axes)

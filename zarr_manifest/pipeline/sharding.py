@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import field
 
 from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
 from zarr_manifest.format import verify_checksum
@@ -239,16 +240,14 @@ class ShardedSelection(WantedChunks):
 
     Parameters
     ----------
-    *wanted
+    store, array, indices, requests, out, drop_axes, usual
         As of :class:`WantedChunks`.
     layout : ShardLayout
         Of the array's shards.
     """
 
-    def __init__(self, *wanted: Any, layout: ShardLayout) -> None:
-        super().__init__(*wanted)
-        self._layout = layout
-        self._left: list[int] = []
+    layout: ShardLayout
+    _left: list[int] = field(default_factory=list[int])
 
     async def read(self) -> list[Any]:
         """Read all shards, and return zarr's result for each.
@@ -260,14 +259,14 @@ class ShardedSelection(WantedChunks):
         UnreadableShardError
             zarr finds out why not.
         """
-        located = await self._array.locate(self._indices, longest=np.iinfo(np.int64).max)
+        located = await self.array.locate(self.indices, longest=np.iinfo(np.int64).max)
         results = self._results(located)
         self._left = [*located.inline, *located.alone]
         for group in self._grouped(located):
             await self._read_group(group, located.ranges.objects)
         if self._left:
-            batch = [self._requests[position] for position in self._left]
-            read = await self._usual.read(batch, self._out, self._drop_axes)
+            batch = [self.requests[position] for position in self._left]
+            read = await self.usual.read(batch, self.out, self.drop_axes)
             # Older releases of zarr return nothing.
             for position, result in zip(self._left, read or (), strict=False):
                 results[position] = result
@@ -275,18 +274,18 @@ class ShardedSelection(WantedChunks):
 
     def _grouped(self, located: LocatedChunks) -> Iterator[list[Shard]]:
         """Yield shards, so many at a time that their inner chunks take little memory."""
-        values = self._out.as_numpy_array()
+        values = self.out.as_numpy_array()
         group: list[Shard] = []
         count = 0
         objects = located.ranges.objects
-        on_disk = [self._array.is_on_disk(source.location) for source in objects]
+        on_disk = [self.array.is_on_disk(source.location) for source in objects]
         columns = (located.ranges.object_numbers, located.ranges.starts, located.ranges.stops)
         rows: list[list[int]] = np.column_stack([located.ranged, *columns]).tolist()
         for position, number, start, stop in rows:
-            request = ChunkRequest._make(self._requests[position])
-            shard = Shard(self._layout, position, request, values, self._drop_axes)
+            request = ChunkRequest._make(self.requests[position])
+            shard = Shard(self.layout, position, request, values, self.drop_axes)
             shard.number, shard.start, shard.stop = number, start, stop
-            if shard.is_whole or self._array.verifies_parts:
+            if shard.is_whole or self.array.verifies_parts:
                 shard.checksum = located.checksums.get(position)
             largest = _LARGEST_WHOLE_ON_DISK if on_disk[number] else _LARGEST_WHOLE
             fits = shard.is_whole and shard.nbytes <= largest
@@ -303,17 +302,17 @@ class ShardedSelection(WantedChunks):
             yield group
 
     def _may_read(self, shard: Shard) -> bool:
-        index_bytes = self._layout.index_bytes(shard.grid_shape)
+        index_bytes = self.layout.index_bytes(shard.grid_shape)
         # zarr would read so much in one request, even if it is not done here.
         zarr_reads = shard.nbytes if shard.is_whole or shard.is_read_whole else index_bytes
-        return index_bytes <= shard.nbytes and zarr_reads <= self._array.longest
+        return index_bytes <= shard.nbytes and zarr_reads <= self.array.longest
 
     async def _read_group(self, group: Sequence[Shard], objects: Sequence[SourceObject]) -> None:
         first = _FirstRead(group, objects)
         await self._read_ranges(first.ranges(), first, first.shards)
         acceptable: list[tuple[Shard, InnerRanges]] = []
         for shard, inner in first.indexes:
-            if (inner.stops - inner.starts > self._array.longest).any():
+            if (inner.stops - inner.starts > self.array.longest).any():
                 shard.is_left = True
             else:
                 acceptable.append((shard, inner))
@@ -325,7 +324,7 @@ class ShardedSelection(WantedChunks):
         self, ranges: ManyRanges, receiver: Any, shards: Sequence[Shard]
     ) -> None:
         try:
-            await self._store.read_ranges(ranges, receiver)
+            await self.store.read_ranges(ranges, receiver)
         except RangeError as failed:
             shard = shards[failed.row]
             if isinstance(failed.error, RangeOutOfBoundsError):
