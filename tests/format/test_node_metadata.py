@@ -119,6 +119,29 @@ def test_not_a_node(document: bytes) -> None:
     assert parse_node(document) is None
 
 
+TEXTS = st.text('[]{}"\\é', max_size=4)
+
+
+@given(
+    st.lists(TEXTS | st.none(), min_size=95, max_size=105),
+    TEXTS,
+    st.sampled_from(["utf-8", "utf-16", "utf-32-le"]),
+    st.booleans(),
+)
+def test_levels_are_counted_outside_of_texts(
+    names: list[str | None], text: str, encoding: str, ascii: bool
+) -> None:
+    node: Any = text
+    for name in names:
+        node = [text, node] if name is None else {name: node, name + "]": text}
+    document = json.dumps({"attributes": node}, ensure_ascii=ascii).encode(encoding)
+    if len(names) < 100:
+        assert parse_node(document) == {"attributes": node}
+    else:
+        with pytest.raises(zm.errors.LimitExceededError):
+            parse_node(document)
+
+
 @pytest.mark.parametrize("levels", [100, 900, 100_000])
 def test_nested_too_deeply(levels: int) -> None:
     with pytest.raises(zm.errors.LimitExceededError, match="100 levels"):

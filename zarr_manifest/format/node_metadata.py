@@ -14,6 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from zarr_manifest.errors import Advice, InvalidConfigurationError, LimitExceededError, Setting
@@ -178,7 +179,7 @@ def parse_node(document: bytes) -> dict[str, Any] | None:
     except RecursionError as error:
         raise _too_deep() from error
     if document.count(b"[") + document.count(b"{") > _MOST_LEVELS:
-        _require_few_levels(node)
+        _require_few_levels(document)
     return as_object(node)
 
 
@@ -238,19 +239,21 @@ def _too_deep() -> LimitExceededError:
     )
 
 
-def _require_few_levels(node: object) -> None:
-    """Refuse JSON that is nested too deeply, going through it level by level."""
-    level: list[Any] = [[node]]
-    for _ in range(_MOST_LEVELS + 1):
-        level = [
-            each
-            for inner in level
-            for each in (inner.values() if inner.__class__ is dict else inner)
-            if type(each) is dict or type(each) is list
-        ]
-        if not level:
-            return
-    raise _too_deep()
+def _require_few_levels(document: bytes) -> None:
+    """Refuse JSON that is nested too deeply, by the brackets outside of its strings."""
+    if b"\0" in document:  # not UTF-8, which Python's decoder takes, too
+        text = document.decode(json.detect_encoding(document), "surrogatepass")
+        document = text.encode(errors="surrogatepass")
+    # A quotation mark that is not escaped begins or ends a string.
+    codes = np.frombuffer(document.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    is_outside = np.cumsum(codes == ord('"'), dtype=np.uint8) % 2 == 0
+    if np.cumsum(_LEVELS[codes] * is_outside, dtype=np.int16).max() > _MOST_LEVELS:
+        raise _too_deep()
+
+
+# How many levels a byte of JSON leads down.
+_LEVELS = np.zeros(256, np.int8)
+_LEVELS[list(b"[{")], _LEVELS[list(b"]}")] = 1, -1
 
 
 def element_size(metadata: dict[str, Any]) -> int:
