@@ -18,6 +18,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from zarr_manifest.errors import InvalidConfigurationError, WriteConflictError
 from zarr_manifest.format import (
     ancestors,
@@ -52,6 +54,37 @@ from zarr_manifest.writing.finishing import (
     uncopied,
 )
 from zarr_manifest.writing.threads import Call, in_threads
+
+
+class _Found(Struct, dict=True):
+    """What was read of a node. Its metadata are not handed out: callers modify what they get."""
+
+    stored: Stored
+    names: list[str] | None = None  # in its directory
+
+    @functools.cached_property
+    def node(self) -> dict[str, Any] | None:
+        return parsed(self.stored)
+
+    @functools.cached_property
+    def copies(self) -> dict[str, Any]:
+        """The copies in a group, by path relative to it, none within another."""
+        node = self.node or {}
+        copies = dict(members_in(node))
+        if len(copies) > len(consolidated_members(node)):
+            copies = {member: uncopied(copy) for member, copy in copies.items()}
+        return copies
+
+
+class _Wanted(Struct, dict=True):
+    """What a node will be: its metadata, or None; a default only where there is no node."""
+
+    body: bytes | None
+    is_default: bool = False
+
+    @functools.cached_property
+    def node(self) -> dict[str, Any] | None:
+        return None if self.body is None else parse_node(self.body)
 
 
 class Change:
@@ -92,14 +125,8 @@ class Change:
         self._replaces = replaces
         self.finished: set[str] = set()
         self.is_committed = False
-        self._before: dict[str, Stored] = {}
-        self._after: dict[str, bytes | None] = {}
-        self._default: dict[str, bytes] = {}
-        # What was read, parsed and listed. Not handed out: callers modify what they get.
-        self._parsed: dict[str, dict[str, Any] | None] = {}
-        self._new: dict[str, dict[str, Any] | None] = {}
-        self._copies: dict[str, dict[str, Any]] = {}
-        self._names: dict[str, list[str]] = {}
+        self._found: dict[str, _Found] = {}
+        self._wanted: dict[str, _Wanted] = {}
 
     # What is there ------------------------------------------------------------------
 
@@ -115,42 +142,42 @@ class Change:
         InvalidConfigurationError
             A copy contradicts it.
         """
-        if path not in self._before:
+        if path not in self._found:
             self.read_many([path])
-        return self._before[path]
+        return self._found[path].stored
 
     def read_many(self, paths: Iterable[str]) -> None:
         """Read the ``zarr.json`` of nodes, and of the groups above them, at the same time."""
         wanted = {each for path in paths for each in (path, *ancestors(path))}
         levels: dict[int, list[str]] = {}
-        for path in wanted - self._before.keys():
+        for path in wanted - self._found.keys():
             levels.setdefault(path.count("/") + 1 if path else 0, []).append(path)
         # Groups first: what they say is pending is written before it is read.
         for _, level in sorted(levels.items()):
-            calls = (Call(0, functools.partial(self._found, path)) for path in level)
-            self._before |= dict(zip(level, in_threads(calls), strict=True))
+            calls = (Call(0, functools.partial(self._look, path)) for path in level)
+            self._found |= dict(zip(level, map(_Found, in_threads(calls)), strict=True))
             for path in level:
                 self._compare(path)
 
     def _compare(self, path: str) -> None:
         """Refuse own metadata that copies contradict: writing one of them would lose the other."""
         groups = [*reversed([*ancestors(path)])]
-        own = self._before[path].body
-        is_ours = self.is_committed and path in self._after  # copies may have been added since
+        own = self._found[path].stored.body
+        is_ours = self.is_committed and self._is_set(path)  # copies may have been added since
         if own is None or is_ours:
             return
-        copies = [self._copies_in(group).get(member_of(group, path)) for group in groups]
+        copies = [self._found[group].copies.get(member_of(group, path)) for group in groups]
         stated = [copy for each in copies if (copy := as_object(each)) is not None]
         if not any(contradicted_members(self._node(path), copy) for copy in stated):
             return
-        contradiction = settled_contradiction(self.store, path, self._before)
+        contradiction = settled_contradiction(self.store, path, self._stored)
         if contradiction is None:
             return
         if not self._replaces:
             raise contradiction.error
         self.contradictions[path] = contradiction
 
-    def _found(self, path: str) -> Stored:
+    def _look(self, path: str) -> Stored:
         self.store.require_own(join(path, "zarr.json"))
         if path and self._is_empty:
             return Stored(None)
@@ -161,7 +188,7 @@ class Change:
     @functools.cached_property
     def _is_empty(self) -> bool:
         """Whether there was nothing in the store; who creates a node meanwhile is met later."""
-        return self._before[""].body is None and self.store.is_empty()
+        return self._found[""].stored.body is None and self.store.is_empty()
 
     def node(self, path: str) -> dict[str, Any] | None:
         """Return the metadata of a node as they were when first read; None if there are none."""
@@ -169,9 +196,12 @@ class Change:
 
     def _node(self, path: str) -> dict[str, Any] | None:
         """As :meth:`node`, but not to be modified."""
-        if path not in self._parsed:
-            self._parsed[path] = self.node(path)
-        return self._parsed[path]
+        self.read(path)
+        return self._found[path].node
+
+    @property
+    def _stored(self) -> dict[str, Stored]:
+        return {path: found.stored for path, found in self._found.items()}
 
     def nodes(self) -> dict[str, Stored]:
         """Return all nodes that can be reached from the root through groups, by path.
@@ -183,7 +213,7 @@ class Change:
 
     def others(self) -> list[str]:
         """Return paths in groups, read by :meth:`nodes`, that have something else than a node."""
-        absent = [path for path, found in self._before.items() if found.body is None]
+        absent = [path for path, stored in self._stored.items() if stored.body is None]
         return [path for path in absent if self.store.names_in(path)]
 
     def _reached(self, group: str, is_group: Callable[[str], bool]) -> dict[str, Stored]:
@@ -191,7 +221,7 @@ class Change:
         level = [group]
         while level:
             self.read_many(level)
-            found |= {path: self._before[path] for path in level if self._before[path].body}
+            found |= {path: stored for path in level if (stored := self._found[path].stored).body}
             level = [
                 join(path, name)
                 for path in filter(is_group, level)
@@ -201,19 +231,17 @@ class Change:
         return found
 
     def _names_in(self, path: str) -> list[str]:
-        if path not in self._names:
-            self._names[path] = [] if self._is_empty else self.store.names_in(path)
-        return self._names[path]
+        found = self._found[path]
+        if found.names is None:
+            found.names = [] if self._is_empty else self.store.names_in(path)
+        return found.names
 
     def has_copies(self, path: str) -> bool:
         """Whether a node is a group with consolidated metadata."""
         return _has_copies(self._node(path))
 
     def _forget(self) -> None:
-        self._before.clear()
-        self._parsed.clear()
-        self._copies.clear()
-        self._names.clear()
+        self._found.clear()
         self.contradictions.clear()
         self.__dict__.pop("_is_empty", None)
 
@@ -221,25 +249,26 @@ class Change:
 
     def set(self, path: str, metadata: dict[str, Any]) -> None:
         """Let a node have these metadata afterwards; copies in a group's are made anew."""
-        self._after[path] = dump_node(without_copies(metadata))
-        self._new.pop(path, None)
+        self._wanted[path] = _Wanted(dump_node(without_copies(metadata)))
 
     def set_default(self, path: str, metadata: dict[str, Any]) -> None:
         """Let there be a node with these metadata afterwards, unless there is another."""
-        self._default[path] = dump_node(without_copies(metadata))
-        self._new.pop(path, None)
+        if not self._is_set(path):
+            self._wanted[path] = _Wanted(dump_node(without_copies(metadata)), is_default=True)
 
     def remove(self, path: str) -> None:
         """Let there be no node afterwards."""
-        self._after[path] = None
-        self._new.pop(path, None)
+        self._wanted[path] = _Wanted(None)
+
+    def _is_set(self, path: str) -> bool:
+        """Whether a node is to be set or removed, whatever there is."""
+        wanted = self._wanted.get(path)
+        return wanted is not None and not wanted.is_default
 
     def _new_node(self, path: str) -> dict[str, Any] | None:
-        """Return the metadata of a node that is set or removed as they will be; see `_node`."""
-        if path not in self._new:
-            body = self._after.get(path, self._default.get(path))
-            self._new[path] = None if body is None else parse_node(body)
-        return self._new[path]
+        """Return the metadata of a node as they will be if it is changed; see `_node`."""
+        wanted = self._wanted.get(path)
+        return None if wanted is None else wanted.node
 
     def commit(self, *, consolidate: bool = False) -> list[str]:
         """Change all nodes at once.
@@ -284,16 +313,25 @@ class Change:
         return sorted(all_changed)
 
     def _changed(self) -> dict[str, bytes | None]:
-        self.read_many([*self._after, *self._default])
-        absent = {p: body for p, body in self._default.items() if self._before[p].body is None}
-        wanted = {**absent, **self._after}
-        return {path: body for path, body in wanted.items() if self._differs(path, body)}
+        self.read_many(self._wanted)
+        return {
+            path: wanted.body
+            for path, wanted in self._wanted.items()
+            if self._is_changed(path) and self._differs(path, wanted.body)
+        }
+
+    def _is_changed(self, path: str) -> bool:
+        """Whether a node is to be set, or removed, given what there is."""
+        wanted = self._wanted.get(path)
+        if wanted is None:
+            return False
+        return not wanted.is_default or self.read(path).body is None
 
     def _differs(self, path: str, after: bytes | None) -> bool:
         """Whether a node, or a copy of it, is not what it is to be."""
         node = self._new_node(path)
         return self._own_differs(path, after) or any(
-            uncopied(self._copies_in(group).get(member_of(group, path))) != node
+            uncopied(self._found[group].copies.get(member_of(group, path))) != node
             for group in ancestors(path)
             if self.has_copies(group)
         )
@@ -329,9 +367,7 @@ class Change:
         return None
 
     def _will_be_group(self, path: str) -> bool:
-        if path in self._after or (path in self._default and self.read(path).body is None):
-            return is_group(self._new_node(path))
-        return is_group(self._node(path))
+        return is_group(self._new_node(path) if self._is_changed(path) else self._node(path))
 
     def _put(
         self, place: str | None, changed: Mapping[str, bytes | None], *, is_complete: bool
@@ -374,27 +410,18 @@ class Change:
             require_opening(document)
         return self.store.replace(join(place, "zarr.json"), before, document)
 
-    def _copies_in(self, group: str) -> dict[str, Any]:
-        """Return the copies in a group, by path relative to it, none within another."""
-        if group not in self._copies:
-            node = self._node(group) or {}
-            copies = dict(members_in(node))
-            if len(copies) > len(consolidated_members(node)):
-                copies = {member: uncopied(copy) for member, copy in copies.items()}
-            self._copies[group] = copies
-        return self._copies[group]
-
     def _members(self, group: str, *, is_complete: bool) -> dict[str, Any]:
         """Return the copies in a group; or, to complete them, those that it should have."""
         if self.has_copies(group) and not is_complete:
-            return dict(self._copies_in(group))
+            return dict(self._found[group].copies)
         nodes = self._reached(group, self._will_be_group)
         members: dict[str, Any] = {}
         for path in nodes.keys() - {group}:
             node = self._node(path)
-            if path in self.contradictions.keys() - self._after.keys() and not is_group(node):
+            is_set = self._is_set(path)
+            if path in self.contradictions and not is_set and not is_group(node):
                 raise self.contradictions[path].error
-            if node is None and path in self._after:
+            if node is None and is_set:
                 continue  # it is replaced
             if node is None:
                 raise InvalidConfigurationError("'zarr.json' is not a JSON object", array=path)
@@ -405,7 +432,7 @@ class Change:
         if place is None or committed is None:
             return
         try:
-            finish(self.store, place, committed, self._before)
+            finish(self.store, place, committed, self._stored)
         except Exception as error:
             error.add_note(
                 "The change was made all the same. Own metadata of some nodes are behind: the "
@@ -432,17 +459,17 @@ class Change:
         """Read nodes again; raise if others than copies have changed since."""
         paths = {each for path in changed for each in (path, *ancestors(path))}
         paths |= set() if place is None else {place}
-        before = {path: self._before[path] for path in paths}
+        before = {path: self.read(path) for path in paths}
         old = {path: self._node(path) for path in paths}
         self._forget()
         self.read_many(paths)
-        if not is_first and before == {path: self._before[path] for path in paths}:
+        if not is_first and before == {path: self.read(path) for path in paths}:
             raise error  # not because of another change
         if not self._changed():
             return  # it was made already: the response was lost, or another made the same
         for path in sorted(paths):
             new = self._node(path)
-            if path in self._after:
+            if self._is_set(path):
                 is_other = uncopied(old[path]) != uncopied(new)
             else:
                 is_other = not is_group(new) and (new is not None or is_group(old[path]))
