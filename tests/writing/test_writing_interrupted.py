@@ -89,7 +89,7 @@ def seen(root: Path) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-@pytest.mark.parametrize("left", range(0, 40, 5))
+@pytest.mark.parametrize("left", range(0, 25, 5))  # the last one is not killed
 def test_creating_is_killed(tmp_path: Path, left: int) -> None:
     if not killed(create, tmp_path, left):
         assert left > 10
@@ -104,7 +104,7 @@ def test_creating_is_killed(tmp_path: Path, left: int) -> None:
     assert len(files_below(tmp_path)) == 5
 
 
-@pytest.mark.parametrize("left", range(0, 40, 5))
+@pytest.mark.parametrize("left", [0, 2, 4, 6, 15])  # the last one is not killed
 def test_replacing_is_killed(tmp_path: Path, left: int) -> None:
     zm.create_array(tmp_path, "a", entries(0), **CREATION, inline=False)
     was_killed = killed(replace, tmp_path, left)
@@ -116,7 +116,7 @@ def test_replacing_is_killed(tmp_path: Path, left: int) -> None:
     assert was_killed or left > 6
 
 
-@pytest.mark.parametrize("left", range(0, 110, 11))
+@pytest.mark.parametrize("left", range(0, 80, 11))  # the last one is not killed
 def test_replacing_a_hierarchy_is_killed(tmp_path: Path, left: int) -> None:
     earlier(tmp_path)
     killed(replace_hierarchy, tmp_path, left)
