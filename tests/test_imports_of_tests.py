@@ -67,6 +67,7 @@ REPLACED = {
     "conversion.kerchunk.export.json_sets._BATCH_SIZE",
     "conversion.kerchunk.json.decoding._BATCH_SIZE",
     "conversion.kerchunk.json.decoding._PART",
+    "hierarchy.following_manifests._PATIENCE",
     "hierarchy.manifest_documents._MOST_MEMORY",
     "inspection.blocks._MOST_BYTES",
     "manifest.chunk_numbers._BATCH_SIZE",

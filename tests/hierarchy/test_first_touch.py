@@ -132,6 +132,12 @@ def documents(tmp_path: Path, server: FileServer) -> zm.ManifestStore:
     return zm.ManifestStore(f"{server.url}/h", allow=[server.url])
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for manifests that are loaded together, however busy the machine is."""
+    monkeypatch.setattr("zarr_manifest.hierarchy.following_manifests._PATIENCE", 30)
+
+
 def manifests(server: FileServer) -> list[str]:
     """Return which manifests were requested, each once, whatever else its request took."""
     targets = [request.target for request in server.requests if "manifest" in request.target]
@@ -142,6 +148,7 @@ def value(number: int) -> int:
     return (VARIABLES + number) % 251
 
 
+@pytest.mark.usefixtures("patient")
 def test_manifests_of_one_variable_after_the_other_are_loaded_together(
     documents: zm.ManifestStore, server: FileServer
 ) -> None:
@@ -167,6 +174,7 @@ def test_manifests_are_not_loaded_for_who_reads_here_and_there(
     assert manifests(server) == wanted
 
 
+@pytest.mark.usefixtures("patient")
 def test_many_chunks_are_not_loaded_in_vain(tmp_path: Path, server: FileServer) -> None:
     write_hierarchy(tmp_path, [*nodes(server.url, 2, 6000), *nodes(server.url, 9, 6000)[2:]])
     publish(tmp_path, server)
