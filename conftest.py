@@ -10,7 +10,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.servers.fixtures"]
 
@@ -26,6 +26,7 @@ for profile, examples in {"quick": 5, "default": 20, "thorough": 50}.items():
         max_examples=examples,
         # How long an example takes depends on what else the machine does.
         deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
         # What is checked before a commit, or before one is taken, says the same each time.
         derandomize=profile == "quick" or "CI" in os.environ,
     )
