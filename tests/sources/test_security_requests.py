@@ -208,7 +208,7 @@ def test_signed_urls_of_redirects_are_not_remembered(
     sources = Sources(allow, reader_of(obstore.store.MemoryStore()))
     location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
     remembered: list[int] = []
-    for number in range(8):
+    for number in range(5):
         target = f"{second_http_server.url}/f.bin?signature={number}"
         http_server.script("f.bin", redirect(target), sticky=True)
         remembered.append(readers_of(sources, [location]))

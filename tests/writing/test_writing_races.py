@@ -17,6 +17,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.processes import CONTEXT
 from tests.servers.s3 import S3Server
 from tests.settled import assert_settled, settled_attributes, stored
@@ -119,9 +120,14 @@ def winner_of(outcome: dict[int, Exception | None]) -> int:
 
 @EVERYWHERE
 @pytest.mark.parametrize(
-    ("before", "form"), [*(("native", form) for form in OPTIONS), ("manifest", "partitioned")]
+    "case",
+    combinations(
+        [*(f"native, {form}" for form in OPTIONS), "manifest, partitioned"],
+        besides=["manifest, partitioned"],
+    ),
 )
-def test_one_of_many_wins(new_store: Callable[[], Store], before: str, form: str) -> None:
+def test_one_of_many_wins(new_store: Callable[[], Store], case: str) -> None:
+    before, form = case.split(", ")
     options = OPTIONS[form]
     zarr.create_array(new_store(), name="a", **CREATION)
     if before == "manifest":
