@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,22 +17,7 @@ from zarr_manifest.format import join
 _DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
 _DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
 
-_NUMBERS = frozenset(
-    [
-        "Byte",
-        "UByte",
-        "Int8",
-        "UInt8",
-        "Int16",
-        "UInt16",
-        "Int32",
-        "UInt32",
-        "Int64",
-        "UInt64",
-        "Float32",
-        "Float64",
-    ]
-)
+_NUMBER = re.compile("U?Byte|U?Int(8|16|32|64)|Float(32|64)")
 _NO_VARIABLES = frozenset(["Dimension", "Attribute", "Group", "Enumeration"])
 _SUFFIX = ".dmrpp"
 
@@ -108,7 +94,7 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
 
 def _reason_against(variable: Any, kind: str) -> str | None:
     """Return why a variable would be read incorrectly, or None."""
-    if kind not in _NUMBERS:
+    if _NUMBER.fullmatch(kind) is None:
         return f"its type {kind!r} is not numeric, and its chunks are not ones that Zarr can decode"
     chunks = variable.find(f"{_DMRPP}chunks")
     if chunks is None:

@@ -20,24 +20,12 @@ from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ChunkGrid, Limits, join
 from zarr_manifest.manifest import Manifest
 
-# Members of xarray's encoding that describe values, not their storage.
-_CF_ENCODING = frozenset(
-    [
-        "_FillValue",
-        "missing_value",
-        "scale_factor",
-        "add_offset",
-        "units",
-        "calendar",
-        "dtype",
-        "coordinates",
-        "grid_mapping",
-        "bounds",
-    ]
-)
-
-# Those that pack values into smaller numbers, or mask them.
+# Members of xarray's encoding that pack values into smaller numbers, or mask them.
 _PACKING = frozenset(["_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"])
+
+# Those that describe values, not their storage.
+_OTHERS = frozenset(["units", "calendar", "dtype", "coordinates", "grid_mapping", "bounds"])
+_CF_ENCODING = _PACKING - {"_Unsigned"} | _OTHERS
 
 
 def read_virtual(virtual: Any) -> Iterator[Node]:
