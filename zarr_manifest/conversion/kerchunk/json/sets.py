@@ -191,39 +191,23 @@ def _decompressed(content: bytes, codec: str, max_bytes: int) -> bytes:
 
 
 def _read(location: str | Path, access: Mapping[str, Access]) -> bytes:
-    path = local_path(location)
-    if path is None:
-        return _fetch(str(location), access)
-    shown_location = redact(str(location))
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise SourceNotFoundError("there is no such file", location=shown_location) from error
-    except OSError as error:
+    path, shown = local_path(location), redact(str(location))
+    remedy = None if path is not None else "Download it, and name the file."
+    if path is None and "?" in str(location):
         raise SourceError(
-            f"the reference set cannot be read: {error}", location=shown_location
-        ) from error
-
-
-def _fetch(url: str, access: Mapping[str, Access]) -> bytes:
-    if "?" in url:
-        raise SourceError(
-            "reference sets are not read from URLs with a query",
-            location=redact(url),
-            remedy="Download it, and name the file.",
+            "reference sets are not read from URLs with a query", location=shown, remedy=remedy
         )
     try:
-        return bytes(sync(_fetched(url, access)))
-    except SourceNotFoundError as error:
-        raise SourceNotFoundError("there is no such object", location=redact(url)) from error
+        return bytes(sync(_fetched(str(location), access))) if path is None else path.read_bytes()
+    except (FileNotFoundError, SourceNotFoundError) as error:
+        what = "object" if path is None else "file"
+        raise SourceNotFoundError(f"there is no such {what}", location=shown) from error
     except (LocationNotAllowedError, SourceAccessDeniedError) as error:
-        raise error.in_context(location=redact(url)) from error.__cause__
+        raise error.in_context(location=shown) from error.__cause__
     except Exception as error:  # from whichever client reads this scheme
         problem = error.problem if isinstance(error, ManifestError) else error
         raise SourceError(
-            f"the reference set cannot be read: {problem}",
-            location=redact(url),
-            remedy="Download it, and name the file.",
+            f"the reference set cannot be read: {problem}", location=shown, remedy=remedy
         ) from error
 
 
