@@ -209,9 +209,12 @@ class ObstoreReader(Struct, frozen=True):
         raise failure
 
 
-def use_thread() -> None:
-    """Ask obstore for what takes one of its threads, as all files and requests do."""
-    obs.head(LocalStore("/"), "dev/null")
+async def use_threads() -> None:
+    """Ask obstore for what takes its threads, as all files and requests do.
+
+    Not synchronously: it starts a thread for a file if none is idle, also in a fork.
+    """
+    await obs.head_async(LocalStore("/"), "dev/null")
 
 
 def _state(meta: ObjectMeta) -> Conditions:

@@ -131,12 +131,12 @@ def require_obstore_threads() -> None:
 
 
 def _has_answered() -> bool:
-    from zarr_manifest.sources.object_reader import use_thread
+    from zarr_manifest.sources.object_reader import use_threads
 
     answered = threading.Event()
 
     def ask() -> None:
-        use_thread()
+        asyncio.run(use_threads())
         answered.set()
 
     threading.Thread(target=ask, daemon=True).start()

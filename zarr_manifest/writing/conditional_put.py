@@ -31,6 +31,7 @@ from zarr_manifest.sources import (
     access_by_prefix,
     cloud_of,
     known_cause,
+    require_obstore_threads,
     undetectable_writers,
 )
 from zarr_manifest.stores import (
@@ -306,6 +307,10 @@ class _ObjectStorage(GuardedStore):
     def __init__(self, store: ObjectStore[Any]) -> None:
         super().__init__(store)
         self._objects: Any = store.store
+
+    def _own[T](self, call: Callable[[], T]) -> T:
+        require_obstore_threads()
+        return super()._own(call)
 
     def read(self, key: str) -> Stored:
         def found() -> Stored:
