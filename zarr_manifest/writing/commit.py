@@ -56,7 +56,7 @@ from zarr_manifest.writing.finishing import (
 from zarr_manifest.writing.threads import Call, in_threads
 
 
-class _Found(Struct, dict=True):
+class _FoundNode(Struct, dict=True):
     """What was read of a node. Its metadata are not handed out: callers modify what they get."""
 
     stored: Stored
@@ -76,7 +76,7 @@ class _Found(Struct, dict=True):
         return copies
 
 
-class _Wanted(Struct, dict=True):
+class _WantedNode(Struct, dict=True):
     """What a node will be: its metadata, or None; a default only where there is no node."""
 
     body: bytes | None
@@ -125,8 +125,8 @@ class Change:
         self._replaces = replaces
         self.finished: set[str] = set()
         self.is_committed = False
-        self._found: dict[str, _Found] = {}
-        self._wanted: dict[str, _Wanted] = {}
+        self._found: dict[str, _FoundNode] = {}
+        self._wanted: dict[str, _WantedNode] = {}
 
     # What is there ------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Change:
         # Groups first: what they say is pending is written before it is read.
         for _, level in sorted(levels.items()):
             calls = (Call(0, functools.partial(self._look, path)) for path in level)
-            self._found |= dict(zip(level, map(_Found, in_threads(calls)), strict=True))
+            self._found |= dict(zip(level, map(_FoundNode, in_threads(calls)), strict=True))
             for path in level:
                 self._compare(path)
 
@@ -249,16 +249,16 @@ class Change:
 
     def set(self, path: str, metadata: dict[str, Any]) -> None:
         """Let a node have these metadata afterwards; copies in a group's are made anew."""
-        self._wanted[path] = _Wanted(dump_node(without_copies(metadata)))
+        self._wanted[path] = _WantedNode(dump_node(without_copies(metadata)))
 
     def set_default(self, path: str, metadata: dict[str, Any]) -> None:
         """Let there be a node with these metadata afterwards, unless there is another."""
         if not self._is_set(path):
-            self._wanted[path] = _Wanted(dump_node(without_copies(metadata)), is_default=True)
+            self._wanted[path] = _WantedNode(dump_node(without_copies(metadata)), is_default=True)
 
     def remove(self, path: str) -> None:
         """Let there be no node afterwards."""
-        self._wanted[path] = _Wanted(None)
+        self._wanted[path] = _WantedNode(None)
 
     def _is_set(self, path: str) -> bool:
         """Whether a node is to be set or removed, whatever there is."""
