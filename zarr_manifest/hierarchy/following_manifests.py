@@ -30,6 +30,9 @@ _PATIENCE = 0.01
 class _Group(Struct, weakref=True):
     """The arrays of a group, in order, and what was loaded of their manifests.
 
+    Apart from the table of nodes, whose arrays of all groups would be searched for the next ones,
+    and which knows no arrays that stay open as they were.
+
     Parameters
     ----------
     arrays : mapping of str to ManifestDocuments
