@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import zarr_manifest as zm
+from tests.command_line.commands import run
 from tests.conversion.concatenation.parts import (
     Part,
     archive,
@@ -18,6 +22,7 @@ from tests.conversion.concatenation.parts import (
     dataset,
     opened,
 )
+from tests.counting_store import Counting
 from tests.hierarchies import files_below, read
 from zarr_manifest.conversion import read_files, write_hierarchy
 from zarr_manifest.errors import NotConvertibleError
@@ -75,8 +80,9 @@ def test_what_comes_before_is_refused(tmp_path: Path) -> None:
     files = [tmp_path / "002.nc", tmp_path / "003.nc"]
     write_hierarchy(tmp_path / "all.zarr", read_files(files, concat_dim="time"))
     before = files_below(tmp_path / "all.zarr")
-    with pytest.raises(NotConvertibleError, match="neither increase nor decrease"):
+    with pytest.raises(NotConvertibleError, match="1 of 1 source would come before") as caught:
         zm.append(tmp_path / "all.zarr", tmp_path / "001.nc", dim="time")
+    assert "Only what comes after 2000-01-04" in str(caught.value)
     assert files_below(tmp_path / "all.zarr") == before
 
 
@@ -131,3 +137,101 @@ def test_a_corrected_file_of_the_same_size_replaces(tmp_path: Path) -> None:
         zm.append(root, path, dim="time")
     assert zm.append(root, path, dim="time", replace=True).replaced == [path.as_uri()]
     np.testing.assert_array_equal(opened(root, tmp_path)["v"][1:], values[..., ::-1])
+
+
+def test_what_was_trimmed_is_named_with_what_to_append_instead(tmp_path: Path) -> None:
+    root = archive(tmp_path, 5)
+    zm.trim(root, dim="time", keep=2)
+    daily(tmp_path, 5)
+    before = files_below(root)
+    with pytest.raises(NotConvertibleError, match="3 of 6 sources would come before") as caught:
+        zm.append(root, str(tmp_path / "*.nc"), dim="time")
+    assert caught.value.array == "time"
+    assert f"such as {(tmp_path / '002.nc').as_uri()}" in str(caught.value)
+    assert f"only those from {(tmp_path / '003.nc').as_uri()} on" in str(caught.value)
+    assert files_below(root) == before
+    report = zm.append(root, str(tmp_path / "00[3-9].nc"), dim="time")
+    assert (len(report.there), len(report.appended)) == (2, 1)
+
+
+def test_a_window_of_one_value_refuses_what_was_trimmed(tmp_path: Path) -> None:
+    root = archive(tmp_path, 3)
+    zm.trim(root, dim="time", keep=1)
+    with pytest.raises(NotConvertibleError, match="2 of 3 sources would come before"):
+        zm.append(root, str(tmp_path / "*.nc"), dim="time")
+
+
+def test_arrays_that_only_a_file_has_are_named_and_left_out(tmp_path: Path) -> None:
+    root = archive(tmp_path, 1)
+    new = tmp_path / "001.nc"
+    given = dataset(1, 1).assign(w=("time", [1.0]))
+    given.to_netcdf(new, encoding={"time": {"units": "days since 2000-01-01"}, "v": {"zlib": True}})
+    done = run("append", root, new, "--dim", "time")
+    assert done.status == 0
+    assert f"note: /w: it was left out: {root.as_uri()} does not have it" in done.stderr
+    report = zm.append(root, new, dim="time")
+    assert (report.there, report.arrays) == ([new.as_uri()], 0)
+
+
+# Without coordinates ------------------------------------------------------------------
+
+
+def undated(root: Path, number: int, count: int = 1, **layout: Any) -> Path:
+    """Write a hierarchy of two arrays without a coordinate."""
+    place = root / f"{number}.zarr"
+    values = np.arange(number, number + count, dtype="u1")
+    Part(values, (1,), ()).write(place, "v", dimension_names=["time"], **layout)
+    both = np.repeat(values[:, None], 2, 1)
+    Part(both, (1, 1), ()).write(place, "w", dimension_names=["time", "x"])
+    return place
+
+
+def test_what_is_before_the_end_is_there_too(tmp_path: Path) -> None:
+    root, *news = [undated(tmp_path, number) for number in range(5)]
+    shutil.copytree(root, tmp_path / "first.zarr")
+    zm.append(root, news, dim="time")
+    before = files_below(root)
+    for some in ([tmp_path / "first.zarr"], news[1:3], [news[2], news[0]]):
+        report = zm.append(root, some, dim="time")
+        assert (len(report.there), report.appended) == (len(some), [])
+    assert files_below(root) == before
+    report = zm.append(root, [news[0], undated(tmp_path, 9), news[3]], dim="time")
+    assert (len(report.there), len(report.appended)) == (2, 1)
+    found = read(zm.ManifestStore(root, allow=[tmp_path]), "v")
+    assert found.tolist() == [0, 1, 2, 3, 4, 9]
+
+
+def test_of_one_array_all_documents_are_read_once_to_find_it(tmp_path: Path) -> None:
+    root = undated(tmp_path, 0, 6, partition_shape=(2,))
+    new = undated(tmp_path, 9)
+    counting = Counting(zarr.storage.LocalStore(root))
+    zm.append(counting, new, dim="time", sole_writer=True)
+    read_documents = [key for key in counting.asked if "manifest" in key]
+    assert sorted(key[:13] for key in read_documents if key.startswith("v/")) == [
+        "v/manifest/0-", "v/manifest/1-", "v/manifest/2-"
+    ]  # fmt: skip
+
+
+def test_what_is_there_in_part_is_refused(tmp_path: Path) -> None:
+    root, month, last = undated(tmp_path, 0), undated(tmp_path, 1, 2), undated(tmp_path, 3)
+    zm.append(root, [month, last], dim="time")
+    with zm.edit(root, allow=[tmp_path]) as group:
+        zm.entries(group["w"])[1, 0] = {}
+    with pytest.raises(NotConvertibleError, match="other references in the place"):
+        zm.append(root, month, dim="time")
+    zm.trim(root, dim="time", keep=2)
+    with pytest.raises(NotConvertibleError, match=r"has the end of .* but not its beginning"):
+        zm.append(root, month, dim="time")
+    assert zm.append(root, last, dim="time").there == [last.as_uri()]
+
+
+def test_chunks_that_several_days_share_do_not_identify_one(tmp_path: Path) -> None:
+    """Such as those of a mask that is stored once."""
+    places = [undated(tmp_path, number) for number in range(4)]
+    shared = {"0": {"path": (tmp_path / "0-v.bin").as_uri(), "offset": 5, "length": 1}}
+    for place in places[1:]:
+        zm.write_manifest(place, "v", shared)
+    root, *news = places
+    zm.append(root, news[:2], dim="time")
+    assert len(zm.append(root, news[2], dim="time").appended) == 1
+    assert len(zm.append(root, news, dim="time").there) == 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,31 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec.structs import replace
 from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.concatenating import concatenation
-from zarr_manifest.conversion.concatenation.cutting import cut, cut_input, is_aligned
+from zarr_manifest.conversion.concatenation.cutting import cut_input
 from zarr_manifest.conversion.concatenation.growing import Growing, grow
 from zarr_manifest.conversion.concatenation.inputs import (
     CONCURRENT,
     Source,
-    begin_reading,
     open_inputs,
 )
+from zarr_manifest.conversion.concatenation.recognising import is_there, places_of
 from zarr_manifest.conversion.files import Parallel, documents_along, require_variables
 from zarr_manifest.conversion.joining import (
     Input,
     Joined,
-    align_one,
-    are_same,
     axis_of,
-    chunk_shape,
-    fit,
-    is_coordinate,
-    is_held,
-    whole,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
 from zarr_manifest.conversion.renewal import RefusedSource
@@ -101,8 +91,9 @@ def append(
     are read and written. A manifest that outgrows 128 chunks along the dimension, or fewer if there
     are several along others, becomes partitioned, unless it is a document with a name of its own. A
     source that is there already, with the same references, is left out, so
-    that the same call does nothing the second time. If another writer appends at the same time,
-    one goes after the other.
+    that the same call does nothing the second time: it is found by its coordinates, or without
+    these by the objects of its chunks. Arrays that only a source has are left out, with a note. If
+    another writer appends at the same time, one goes after the other.
 
     A native array along the dimension becomes a manifest array that refers to its own chunks.
 
@@ -221,18 +212,23 @@ def _append(
 ) -> None:
     existing = growing.existing
     new: list[tuple[range, Input]] = []
-    for each, place in zip(inputs, _places_of(existing, inputs, dim), strict=True):
+    for each, place in zip(inputs, places_of(existing, inputs, dim), strict=True):
         if place is None:
             new.append((range(0), each))
             report.appended.append(each.name)
-        elif _is_there(existing, each, dim, place):
+        elif place.start < 0:
+            raise NotConvertibleError(
+                f"{existing.name} has the end of {each.name}, but not its beginning",
+                remedy="Leave it out, if its beginning was trimmed.",
+            )
+        elif is_there(existing, each, dim, place):
             report.there.append(each.name)
         elif replace:
             new.append((place, each))
             report.replaced.append(each.name)
         else:
             raise NotConvertibleError(
-                f"{existing.name} has other references for the coordinates of {each.name}",
+                f"{existing.name} has other references in the place of {each.name}",
                 remedy=Advice("Replace them: ", Setting("replace", True), "."),
             )
     if not new:
@@ -348,146 +344,3 @@ def _resolved(paths: Mapping[str, str]) -> Iterator[UrlLocation]:
 def _directory(path: str) -> str:
     directory = path.rpartition("/")[0]
     return path if not directory or directory.endswith("/") else directory
-
-
-# What is there already, by coordinates or by references ------------------------------------
-
-
-def _places_of(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
-    """Return for inputs which values along a dimension are theirs; None for one that is all new.
-
-    Parameters
-    ----------
-    existing : Input
-        The hierarchy.
-    inputs : sequence of Input
-        What is appended, in order. Without a coordinate, those are there that come first and are
-        the last references of the hierarchy.
-    dim : str
-        The dimension.
-
-    Returns
-    -------
-    list of (range or None)
-        A range may end beyond the present values, if only the first of the new ones are there.
-
-    Raises
-    ------
-    NotConvertibleError
-        Coordinates of several groups say otherwise, or do not mean the same.
-    """
-    found = [_by_coordinates(existing, each, dim) for each in inputs]
-    if any(places for places in found):
-        return [_only(each, places) for each, places in zip(inputs, found, strict=True)]
-    return _last(existing, inputs, dim)
-
-
-def _by_coordinates(existing: Input, new: Input, dim: str) -> list[range | None]:
-    """Return where each of the coordinates of a new input is."""
-    return [
-        _place(existing, new, path, dim)
-        for path, node, axis in new.along(dim)
-        if is_coordinate(node) and axis == 0 and path in existing.arrays
-    ]
-
-
-def _only(new: Input, places: Sequence[range | None]) -> range | None:
-    if any(place != places[0] for place in places):
-        raise NotConvertibleError(
-            f"some of its groups are there already, and others are not: {new.name}"
-        )
-    return places[0] if places else None
-
-
-def _place(existing: Input, new: Input, path: str, dim: str) -> range | None:
-    array = align_one(path, (existing, new), dim)
-    ours, theirs = (variable.values for variable in array.variables)
-    if not len(ours) or not len(theirs):
-        return None
-    position: dict[Any, int] = {value: at for at, value in enumerate(ours.tolist())}
-    at = [position.get(value) for value in theirs.tolist()]
-    known = [place for place in at if place is not None]
-    if not known:
-        return None
-    place = range(known[0], known[0] + len(theirs))
-    expected = [n if n < len(ours) else None for n in place]
-    if at != expected:
-        raise NotConvertibleError(
-            f"its values overlap those of {existing.name}, but not one after the other, such as "
-            f"{array.shown(ours[known[0]])}",
-            array=path,
-            remedy=f"Leave out {new.name}, or those of its values that are there.",
-        )
-    return place
-
-
-def _last(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:
-    """Return the places of the first inputs whose references are the last of the hierarchy."""
-    length = _length(existing, dim)
-    lengths = [_length(each, dim) for each in inputs]
-    nothing: list[range | None] = [None] * len(inputs)
-    for count in range(len(inputs), 0, -1):
-        known = [each for each in lengths[:count] if each]
-        if length is None or len(known) < count or sum(known) > length:
-            continue
-        starts = np.cumsum([length - sum(known), *known]).tolist()
-        places = [range(*each) for each in itertools.pairwise(starts)]
-        pairs = zip(inputs[:count], places, strict=True)
-        if all(_is_there(existing, each, dim, place) for each, place in pairs):
-            return [*places, *nothing[count:]]
-    return nothing
-
-
-def _length(given: Input, dim: str) -> int | None:
-    """Return the number of values along a dimension; None if arrays say otherwise."""
-    lengths = {node.metadata["shape"][axis] for _, node, axis in given.along(dim)}
-    return lengths.pop() if len(lengths) == 1 else None
-
-
-def _is_there(existing: Input, new: Input, dim: str, place: range) -> bool:
-    """Whether all arrays of a new input have the same references at a place, or the same values.
-
-    Only the documents of the partitions there are read.
-    """
-    begin_reading(existing, dim, place)
-    return all(_are_there(existing, new, dim, place))
-
-
-def _are_there(existing: Input, new: Input, dim: str, place: range) -> Iterator[bool]:
-    for path, node, axis in new.along(dim):
-        there = existing.arrays.get(path)
-        if there is None or place.stop > there.metadata["shape"][axis]:
-            yield False
-        elif is_coordinate(node) and axis == 0:
-            continue  # its values say where it is
-        elif is_held(there):
-            yield _are_equal(existing, new, path, dim, place)
-        else:
-            yield _same(existing, there, node, axis, place)
-
-
-def _are_equal(existing: Input, new: Input, path: str, dim: str, place: range) -> bool:
-    """Whether an array has the values of a new input at a place, whatever their units are."""
-    name = path.rpartition("/")[2]
-    loaded = [dataclasses.replace(each, loadable=[name]) for each in (existing, new)]
-    try:
-        ours, theirs = align_one(path, loaded, dim).variables
-    except NotConvertibleError:
-        return False
-    values = ours.isel({dim: slice(place.start, place.stop)}).values
-    is_float = values.dtype.kind in "fc"
-    return bool(np.array_equal(values, theirs.values, equal_nan=is_float))
-
-
-def _same(existing: Input, there: ArrayNode, node: ArrayNode, axis: int, place: range) -> bool:
-    if not is_aligned(there, axis, place.start, place.stop):
-        return False
-    part = cut(there, axis, place.start, place.stop, lambda: existing.variable(there.path))
-    if chunk_shape(there) == chunk_shape(node):
-        return are_same(whole(part), whole(node))
-    try:
-        # What is there may be pieces of the chunks that are appended.
-        joint = fit([part, node], axis, [existing.name, existing.name])
-    except NotConvertibleError:
-        return False
-    return are_same(*joint.each_alone())

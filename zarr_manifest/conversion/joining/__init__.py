@@ -1,6 +1,7 @@
 """Many similar inputs as one: their arrays along dimensions, and those that are the same in all."""
 
 from zarr_manifest.conversion.joining.aligned_arrays import (
+    AlignedArray,
     UnreadableValues,
     align_one,
     digest_of,
@@ -25,6 +26,7 @@ from zarr_manifest.conversion.joining.placing import (
 )
 
 __all__ = [
+    "AlignedArray",
     "Input",
     "JoinRules",
     "Joined",
