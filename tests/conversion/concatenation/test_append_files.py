@@ -101,3 +101,20 @@ def test_the_command_names_what_it_left_out(tmp_path: Path) -> None:
     assert done.status == 1
     assert [each["location"] for each in done.document["refused"]] == [files[0].as_uri()]
     assert done.document["already_there"] == [files[1].as_uri()]
+
+
+def test_the_command_says_which_option_lets_it_compare_what_has_no_such_dimension(
+    tmp_path: Path,
+) -> None:
+    files = [tmp_path / f"{n}.nc" for n in range(2)]
+    for n, path in enumerate(files):
+        given = dataset(n, 1).assign(mask=(("x", "y"), [[1, 2], [3, 4]]))
+        given.to_netcdf(path, encoding={"time": {"units": "days since 2000-01-01"}})
+    root = tmp_path / "all.zarr"
+    write_hierarchy(root, read_files(files[0]))
+    done = run("append", root, files[1], "--dim", "time")
+    assert done.status == 3
+    assert "array: mask" in done.stderr
+    option = f"--allow {tmp_path.as_uri()}/"
+    assert f"add: {option}" in done.stderr
+    assert run("append", root, files[1], "--dim", "time", *option.split()).status == 0

@@ -195,7 +195,7 @@ def test_what_is_before_the_end_is_there_too(tmp_path: Path) -> None:
         report = zm.append(root, some, dim="time")
         assert (len(report.there), report.appended) == (len(some), [])
     assert files_below(root) == before
-    report = zm.append(root, [news[0], undated(tmp_path, 9), news[3]], dim="time")
+    report = zm.append(root, [news[0], news[3], undated(tmp_path, 9)], dim="time")
     assert (len(report.there), len(report.appended)) == (2, 1)
     found = read(zm.ManifestStore(root, allow=[tmp_path]), "v")
     assert found.tolist() == [0, 1, 2, 3, 4, 9]
@@ -210,6 +210,19 @@ def test_of_one_array_all_documents_are_read_once_to_find_it(tmp_path: Path) -> 
     assert sorted(key[:13] for key in read_documents if key.startswith("v/")) == [
         "v/manifest/0-", "v/manifest/1-", "v/manifest/2-"
     ]  # fmt: skip
+
+
+def test_what_was_trimmed_does_not_come_after_what_is_there(tmp_path: Path) -> None:
+    root, *news = [undated(tmp_path, number) for number in range(4)]
+    zm.append(root, news, dim="time")
+    zm.trim(root, dim="time", keep=2)
+    before = files_below(root)
+    with pytest.raises(NotConvertibleError, match="1 of 4 sources would come after") as caught:
+        zm.append(root, [*news, undated(tmp_path, 4)], dim="time")
+    assert f"such as {news[0].as_uri()}" in str(caught.value)
+    assert f"only those from {news[1].as_uri()} on" in str(caught.value)
+    assert files_below(root) == before
+    assert len(zm.append(root, [*news[1:], tmp_path / "4.zarr"], dim="time").appended) == 1
 
 
 def test_what_is_there_in_part_is_refused(tmp_path: Path) -> None:

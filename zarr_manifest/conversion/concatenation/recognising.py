@@ -147,7 +147,24 @@ def _by_references(existing: Input, inputs: Sequence[Input], dim: str) -> list[r
     elsewhere = _elsewhere(existing, [inputs[number] for number in unknown], dim)
     for number, place in zip(unknown, elsewhere, strict=True):
         found[number] = place
+    _require_given_order(existing, inputs, found)
     return found
+
+
+def _require_given_order(
+    existing: Input, inputs: Sequence[Input], places: Sequence[range | None]
+) -> None:
+    """Refuse inputs that come before others which are there: a trim may have removed them."""
+    last = max((number for number, place in enumerate(places) if place is not None), default=0)
+    early = [number for number in range(last) if places[number] is None]
+    if early:
+        following = inputs[early[-1] + 1].name
+        raise NotConvertibleError(
+            f"{len(early):,} of {counted(len(inputs), 'source')} would come after {following}, "
+            f"which is in {existing.name} and follows them in the order given, such as "
+            f"{inputs[early[-1]].name}",
+            remedy=f"Name only those from {following} on, if the others were trimmed.",
+        )
 
 
 def _last(existing: Input, inputs: Sequence[Input], dim: str) -> list[range | None]:

@@ -302,7 +302,7 @@ def _same_references(ours: ArrayNode, theirs: ArrayNode) -> bool:
 # Arrays that are one for all inputs, if they are the same in all --------------------------
 
 
-class UnreadableValues(str):
+class UnreadableValues(Advice):
     """Why values cannot be read, in place of their digest."""
 
     __slots__ = ()
@@ -367,7 +367,7 @@ class Comparison:
                 problem: str | None = None
                 if isinstance(digest, UnreadableValues):
                     at = array.inputs[number].name
-                    problem = f"its values in {at} cannot be compared with others: {digest}"
+                    problem = Advice(f"its values in {at} cannot be compared with others: ", digest)
                 elif digest != first[array.path]:
                     problem = array.unlike(number, "other values", having[0])
                 if problem is not None:
