@@ -56,7 +56,7 @@ from zarr_manifest.writing.finishing import (
 from zarr_manifest.writing.threads import Call, in_threads
 
 
-class _FoundNode(Struct, dict=True):
+class _SeenNode(Struct, dict=True):
     """What was read of a node. Its metadata are not handed out: callers modify what they get."""
 
     stored: Stored
@@ -125,7 +125,7 @@ class Change:
         self._replaces = replaces
         self.finished: set[str] = set()
         self.is_committed = False
-        self._found: dict[str, _FoundNode] = {}
+        self._seen: dict[str, _SeenNode] = {}
         self._wanted: dict[str, _WantedNode] = {}
 
     # What is there ------------------------------------------------------------------
@@ -142,31 +142,31 @@ class Change:
         InvalidConfigurationError
             A copy contradicts it.
         """
-        if path not in self._found:
+        if path not in self._seen:
             self.read_many([path])
-        return self._found[path].stored
+        return self._seen[path].stored
 
     def read_many(self, paths: Iterable[str]) -> None:
         """Read the ``zarr.json`` of nodes, and of the groups above them, at the same time."""
         wanted = {each for path in paths for each in (path, *ancestors(path))}
         levels: dict[int, list[str]] = {}
-        for path in wanted - self._found.keys():
+        for path in wanted - self._seen.keys():
             levels.setdefault(path.count("/") + 1 if path else 0, []).append(path)
         # Groups first: what they say is pending is written before it is read.
         for _, level in sorted(levels.items()):
-            calls = (Call(0, functools.partial(self._look, path)) for path in level)
-            self._found |= dict(zip(level, map(_FoundNode, in_threads(calls)), strict=True))
+            calls = (Call(0, functools.partial(self._found, path)) for path in level)
+            self._seen |= dict(zip(level, map(_SeenNode, in_threads(calls)), strict=True))
             for path in level:
                 self._compare(path)
 
     def _compare(self, path: str) -> None:
         """Refuse own metadata that copies contradict: writing one of them would lose the other."""
         groups = [*reversed([*ancestors(path)])]
-        own = self._found[path].stored.body
+        own = self._seen[path].stored.body
         is_ours = self.is_committed and self._is_set(path)  # copies may have been added since
         if own is None or is_ours:
             return
-        copies = [self._found[group].copies.get(member_of(group, path)) for group in groups]
+        copies = [self._seen[group].copies.get(member_of(group, path)) for group in groups]
         stated = [copy for each in copies if (copy := as_object(each)) is not None]
         if not any(contradicted_members(self._node(path), copy) for copy in stated):
             return
@@ -177,7 +177,7 @@ class Change:
             raise contradiction.error
         self.contradictions[path] = contradiction
 
-    def _look(self, path: str) -> Stored:
+    def _found(self, path: str) -> Stored:
         self.store.require_own(join(path, "zarr.json"))
         if path and self._is_empty:
             return Stored(None)
@@ -188,7 +188,7 @@ class Change:
     @functools.cached_property
     def _is_empty(self) -> bool:
         """Whether there was nothing in the store; who creates a node meanwhile is met later."""
-        return self._found[""].stored.body is None and self.store.is_empty()
+        return self._seen[""].stored.body is None and self.store.is_empty()
 
     def node(self, path: str) -> dict[str, Any] | None:
         """Return the metadata of a node as they were when first read; None if there are none."""
@@ -197,11 +197,11 @@ class Change:
     def _node(self, path: str) -> dict[str, Any] | None:
         """As :meth:`node`, but not to be modified."""
         self.read(path)
-        return self._found[path].node
+        return self._seen[path].node
 
     @property
     def _stored(self) -> dict[str, Stored]:
-        return {path: found.stored for path, found in self._found.items()}
+        return {path: found.stored for path, found in self._seen.items()}
 
     def nodes(self) -> dict[str, Stored]:
         """Return all nodes that can be reached from the root through groups, by path.
@@ -221,7 +221,7 @@ class Change:
         level = [group]
         while level:
             self.read_many(level)
-            found |= {path: stored for path in level if (stored := self._found[path].stored).body}
+            found |= {path: stored for path in level if (stored := self._seen[path].stored).body}
             level = [
                 join(path, name)
                 for path in filter(is_group, level)
@@ -231,7 +231,7 @@ class Change:
         return found
 
     def _names_in(self, path: str) -> list[str]:
-        found = self._found[path]
+        found = self._seen[path]
         if found.names is None:
             found.names = [] if self._is_empty else self.store.names_in(path)
         return found.names
@@ -241,7 +241,7 @@ class Change:
         return _has_copies(self._node(path))
 
     def _forget(self) -> None:
-        self._found.clear()
+        self._seen.clear()
         self.contradictions.clear()
         self.__dict__.pop("_is_empty", None)
 
@@ -331,7 +331,7 @@ class Change:
         """Whether a node, or a copy of it, is not what it is to be."""
         node = self._new_node(path)
         return self._own_differs(path, after) or any(
-            uncopied(self._found[group].copies.get(member_of(group, path))) != node
+            uncopied(self._seen[group].copies.get(member_of(group, path))) != node
             for group in ancestors(path)
             if self.has_copies(group)
         )
@@ -413,7 +413,7 @@ class Change:
     def _members(self, group: str, *, is_complete: bool) -> dict[str, Any]:
         """Return the copies in a group; or, to complete them, those that it should have."""
         if self.has_copies(group) and not is_complete:
-            return dict(self._found[group].copies)
+            return dict(self._seen[group].copies)
         nodes = self._reached(group, self._will_be_group)
         members: dict[str, Any] = {}
         for path in nodes.keys() - {group}:
