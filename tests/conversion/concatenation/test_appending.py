@@ -218,7 +218,7 @@ def test_a_hierarchy_that_changes_while_it_is_read(
     """Of two arrays, one is read before another append, and the other after it."""
     root = archive(tmp_path, 2)
     new = [daily(tmp_path, 2), daily(tmp_path, 3)]
-    read_node = Change._look
+    read_node = Change._found
     others, is_read = [new[0]], threading.Event()
 
     def read_late(self: Change, path: str) -> Any:
@@ -231,7 +231,7 @@ def test_a_hierarchy_that_changes_while_it_is_read(
             is_read.set()
         return found
 
-    monkeypatch.setattr(Change, "_look", read_late)
+    monkeypatch.setattr(Change, "_found", read_late)
     assert zm.append(root, new, dim="time").appended == [new[1].as_uri()]
     expected = xr.concat([dataset(n, 1) for n in range(4)], "time")
     xr.testing.assert_equal(opened(root, tmp_path), expected)
