@@ -91,10 +91,10 @@ class InspectedHierarchy(Struct, frozen=True):
         """
         access, directory = access_by_prefix(allow), base_directory(base)
         if isinstance(location, ManifestStore):
-            told_access, told_base, told_limits = _settings(location)
-            access = told_access if allow is None else access
-            directory = told_base if base is None else directory
-            limits = limits or told_limits
+            store_access, store_base, store_limits = _settings(location)
+            access = store_access if allow is None else access
+            directory = store_base if base is None else directory
+            limits = limits or store_limits
         read_only = not isinstance(location, Store)
         found = store_underneath(open_hierarchy(location, access, read_only=read_only))
         store = sync(open_for_reading(found))

@@ -51,7 +51,7 @@ from zarr_manifest.hierarchy.node_table import (
     Native,
     Remembered,
     Route,
-    Unsettled,
+    Undecided,
     is_manifest_array,
 )
 from zarr_manifest.hierarchy.stored_nodes import StoredNodes, array_in
@@ -156,10 +156,10 @@ class KnownNodes(StoredNodes):
         if self._is_of_array:
             nodes = copy.copy(self)
             nodes._states = {path: replace(self._known(path), expected=None)}
-        settled = await nodes._settled(path)
+        decided = await nodes._decided(path)
         route = await nodes.find_route(key)
         # The indices of one array's chunks need not be those of the other's.
-        if isinstance(settled, Native) or (isinstance(route, Chunk) and not self._is_of_array):
+        if isinstance(decided, Native) or (isinstance(route, Chunk) and not self._is_of_array):
             return route
         self._state(path).array = NATIVE  # so that the next read of it is refused, too
         raise no_longer_native(path, body)
@@ -259,8 +259,8 @@ class KnownNodes(StoredNodes):
                 known = self._state(path).array = NATIVE
             else:
                 return None
-        if known is None or isinstance(known, Unsettled):
-            known = await self._settled(path)
+        if known is None or isinstance(known, Undecided):
+            known = await self._decided(path)
         if isinstance(known, ManifestError):
             raise known.in_context()
         return known
@@ -276,7 +276,7 @@ class KnownNodes(StoredNodes):
             Its declaration cannot be honoured.
         """
         known = self._note(path, array) if is_own else self._interpret(path, array)
-        if isinstance(known, Unsettled):
+        if isinstance(known, Undecided):
             known = self._interpret(path, array)
         if isinstance(known, ManifestError):
             raise known.in_context()
@@ -284,7 +284,7 @@ class KnownNodes(StoredNodes):
 
     # Reading again -----------------------------------------------------------------
 
-    async def _settled(self, path: str) -> Array | None:
+    async def _decided(self, path: str) -> Array | None:
         """Find out what an array is by reading its metadata again, once for all who ask."""
         return await self._settling.get((id(self), path), lambda: self._settle(path))
 

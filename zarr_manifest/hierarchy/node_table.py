@@ -48,11 +48,11 @@ class Native(Struct, frozen=True):
 NATIVE = Native()
 
 
-class Unsettled:
+class Undecided:
     """An array of which different things have been seen; its metadata must be read again."""
 
 
-UNSETTLED = Unsettled()
+UNDECIDED = Undecided()
 
 type BuildArray = Callable[[str, dict[str, Any], Configuration], ChunkManifestTransformer]
 
@@ -60,10 +60,10 @@ type Array = Native | ChunkManifestTransformer | ManifestError
 """What reads an array's chunks, or the error that refuses it."""
 
 
-_OTHERS = (Native, Unsettled, ManifestError, NoneType)
+_OTHERS = (Native, Undecided, ManifestError, NoneType)
 
 
-def is_manifest_array(array: Array | Unsettled | None) -> TypeIs[ChunkManifestTransformer]:
+def is_manifest_array(array: Array | Undecided | None) -> TypeIs[ChunkManifestTransformer]:
     """Whether this reads a manifest array; its class is imported with the first one."""
     return not isinstance(array, _OTHERS)
 
@@ -107,7 +107,7 @@ class NodeState(Struct):
         is none, or if it has not been read.
     copy : ConsolidatedCopy or None
         What a group's consolidated metadata say of an array.
-    array : Array, Unsettled or None
+    array : Array, Undecided or None
         What follows from both for its chunks; None if no array is known at the path.
     made_of : bytes
         The metadata that `array` was made of, as JSON.
@@ -128,7 +128,7 @@ class NodeState(Struct):
 
     own: Literal["group", "native", "manifest"] | None = None
     copy: ConsolidatedCopy | None = None
-    array: Array | Unsettled | None = None
+    array: Array | Undecided | None = None
     made_of: bytes = b""
     digest: bytes | None = None
     expected: bytes | None = None
@@ -343,12 +343,12 @@ class NodeTable:
 
     def note_absence(self, path: str) -> None:
         """Record that there is no array with metadata of its own at a path."""
-        is_unsettled = path in self.declared or self._known(path).copy is not None
-        if not is_unsettled and path not in self._states:
+        is_undecided = path in self.declared or self._known(path).copy is not None
+        if not is_undecided and path not in self._states:
             return
         state = self._state(path)
         state.own, state.made_of = None, b""
-        state.array = UNSETTLED if is_unsettled else None
+        state.array = UNDECIDED if is_undecided else None
 
     def declares_nothing(self, path: str) -> bool:
         """Whether a node is known to be a group or a native array, by its own metadata."""
@@ -410,12 +410,12 @@ class NodeTable:
 
     # What arrays are ---------------------------------------------------------------
 
-    def _note(self, path: str, array: ArrayMetadata, group: str | None = None) -> Array | Unsettled:
+    def _note(self, path: str, array: ArrayMetadata, group: str | None = None) -> Array | Undecided:
         """Record the metadata of an array: its own, or from a group's consolidated metadata."""
         metadata = dump_briefly(array.metadata)
         state = self._state(path)
         known = state.array
-        if known is None or isinstance(known, Unsettled) or state.made_of != metadata:
+        if known is None or isinstance(known, Undecided) or state.made_of != metadata:
             state.is_replaced |= known is not None
             known = self._interpret(path, array)
         declaring = not isinstance(known, Native)
@@ -440,8 +440,8 @@ class NodeTable:
             and state.copy.array.agreed != array.agreed
         )
         if is_contradicted or (path in self.declared and is_native_somewhere):
-            state.array, state.made_of = UNSETTLED, b""
-            return UNSETTLED
+            state.array, state.made_of = UNDECIDED, b""
+            return UNDECIDED
         state.array, state.made_of, state.digest = known, metadata, None
         return known
 

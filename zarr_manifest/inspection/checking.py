@@ -153,7 +153,7 @@ class BlockChecker:
                 for position in np.flatnonzero(block.wanted).tolist():
                     check.faults.setdefault(position, decoding)
             decodes = decoding if isinstance(decoding, ChunkDecoding) else None
-            reader = _ChunkReader(check, decodes, record)
+            reader = _ChunkExaminer(check, decodes, record)
             if block.inline:
                 await in_decoding_thread(reader.read_inline)
             await reader.read_ranges(self._sources)
@@ -335,7 +335,7 @@ class _Check:
         return result
 
 
-class _ChunkReader:
+class _ChunkExaminer:
     """Reads the chunks of a block that are wanted, and takes their bytes, in any thread."""
 
     def __init__(

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from zarr_manifest.manifest import EMPTY, INLINE
 from zarr_manifest.showing import counted
 
-type ChunkState = Literal["referenced", "inline", "native", "empty", "missing"]
+type ChunkKind = Literal["referenced", "inline", "native", "empty", "missing"]
 
-STATES: tuple[ChunkState, ...] = ("referenced", "inline", "native", "empty", "missing")
+STATES: tuple[ChunkKind, ...] = ("referenced", "inline", "native", "empty", "missing")
 
 _MOST_CELLS = 64
 
@@ -103,7 +103,7 @@ class ChunkMap:
         pairs = (paths[has_path].astype(np.int64) + first_path) * size + cells[has_path]
         self._paths.append(np.unique(pairs, return_counts=True))
 
-    def _count(self, state: ChunkState, cells: _Cells) -> None:
+    def _count(self, state: ChunkKind, cells: _Cells) -> None:
         row = self._by_state[STATES.index(state)]
         row += np.bincount(cells, minlength=len(row))
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from zarr_manifest.errors import Advice, ManifestError
 
-type State = Literal[
+type ChunkState = Literal[
     "ok",
     "missing",
     "changed",
@@ -25,11 +25,11 @@ type State = Literal[
     "unchecked",
 ]
 
-STATES: tuple[State, ...] = State.__value__.__args__
+STATES: tuple[ChunkState, ...] = ChunkState.__value__.__args__
 
 DAMAGED = frozenset({"missing", "changed", "short", "corrupt", "undecodable"})
 
-STATE_OF_CODE: dict[str, State] = {
+STATE_OF_CODE: dict[str, ChunkState] = {
     "source_not_found": "missing",
     "manifest_not_found": "missing",
     "source_changed": "changed",
@@ -82,7 +82,7 @@ class Finding:
     """
 
     array: str
-    state: State
+    state: ChunkState
     code: str
     message: str
     source: Source
@@ -110,7 +110,7 @@ class Fault(Struct, frozen=True):
         return cls(error.code, Advice(f"{error.code}: ", bare.message), error.location)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ChunkState:
         """The state of the chunk."""
         return STATE_OF_CODE.get(self.code, "unchecked")
 
@@ -154,7 +154,9 @@ class BlockResult(Struct):
     read: int = 0
     nbytes: int = 0
     uncompared: int = 0
-    counts: dict[Source, dict[State, int]] = field(default_factory=dict[str, dict[State, int]])
+    counts: dict[Source, dict[ChunkState, int]] = field(
+        default_factory=dict[str, dict[ChunkState, int]]
+    )
     findings: list[Finding] = field(default_factory=list[Finding])
     time: float = 0.0
 

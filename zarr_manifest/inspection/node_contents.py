@@ -12,7 +12,7 @@ from zarr_manifest.inspection.chunk_maps import ChunkMap
 from zarr_manifest.locations import ReferencedLocation
 from zarr_manifest.showing import counted, size
 
-type Kind = Literal["group", "native array", "manifest array", "invalid"]
+type NodeKind = Literal["group", "native array", "manifest array", "invalid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class NodeContents:
     """
 
     path: str
-    kind: Kind
+    kind: NodeKind
     data_type: str | None = None
     shape: tuple[int, ...] | None = None
     chunk_shape: tuple[int, ...] | None = None

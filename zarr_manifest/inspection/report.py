@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from zarr_manifest.inspection.damage import DAMAGED, STATES, BlockResult, Finding, Source, State
+from zarr_manifest.inspection.damage import (
+    DAMAGED,
+    STATES,
+    BlockResult,
+    ChunkState,
+    Finding,
+    Source,
+)
 from zarr_manifest.inspection.verify_state import RecordedRun
 from zarr_manifest.showing import MOST_LINES, counted, html_table, size
 
@@ -97,15 +104,15 @@ class Report:
     read: int = 0
     nbytes: int = 0
     uncompared: int = 0
-    counts: dict[tuple[str, Source], Counter[State]] = field(
-        default_factory=dict[tuple[str, Source], Counter[State]]
+    counts: dict[tuple[str, Source], Counter[ChunkState]] = field(
+        default_factory=dict[tuple[str, Source], Counter[ChunkState]]
     )
     findings: list[Finding] = field(default_factory=list[Finding])
     further: int = 0
     is_complete: bool = True
     not_checked: list[str] = field(default_factory=list[str])
     runs: list[RecordedRun] = field(default_factory=list[RecordedRun])
-    _states: Counter[State] = field(default_factory=Counter[State], init=False)
+    _states: Counter[ChunkState] = field(default_factory=Counter[ChunkState], init=False)
 
     def add(self, result: BlockResult) -> None:
         """Add what was found in a block."""
@@ -141,20 +148,22 @@ class Report:
             if states[state]
         ]
 
-    def by_array(self) -> dict[str, dict[State, int]]:
+    def by_array(self) -> dict[str, dict[ChunkState, int]]:
         """Return the number of chunks in each state, by array."""
         return self._totals((array, states) for (array, _), states in self.counts.items())
 
-    def by_source(self) -> dict[Source, dict[State, int]]:
+    def by_source(self) -> dict[Source, dict[ChunkState, int]]:
         """Return the number of chunks in each state, by source."""
         return self._totals((source, states) for (_, source), states in self.counts.items())
 
-    def by_state(self) -> dict[State, int]:
+    def by_state(self) -> dict[ChunkState, int]:
         """Return the number of chunks in each state."""
         return self._totals(("", states) for states in self.counts.values()).get("", {})
 
-    def _totals(self, counts: Iterable[tuple[str, Counter[State]]]) -> dict[str, dict[State, int]]:
-        found: dict[str, Counter[State]] = {}
+    def _totals(
+        self, counts: Iterable[tuple[str, Counter[ChunkState]]]
+    ) -> dict[str, dict[ChunkState, int]]:
+        found: dict[str, Counter[ChunkState]] = {}
         for name, states in counts:
             found.setdefault(name, Counter()).update(states)
         return {
@@ -232,8 +241,8 @@ class Report:
             yield from map(finding_line, self.findings)
         if self.further:
             yield f"… and {counted(self.further, 'further finding')}"
-        for array, told in self._told():
-            yield f"{array}: {told}"
+        for array, fact in self._facts():
+            yield f"{array}: {fact}"
         yield f"checked: {self._checked()}"
         if self.statement:
             yield self.statement
@@ -241,7 +250,7 @@ class Report:
             yield f"not checked: {text}"
         yield self._summary()
 
-    def _told(self) -> Iterator[tuple[str, str]]:
+    def _facts(self) -> Iterator[tuple[str, str]]:
         rows = [(f"/{array}", states) for array, states in self.by_array().items()]
         by_source = self.by_source()
         if len(by_source) > 1 and self._states:
@@ -269,10 +278,10 @@ class Report:
             return f"{self.hierarchy}: nothing found ({levels})"
         totals = self.by_state()
         documents = sum(not each.count for each in self.findings)
-        told = [f"{number:,} {state}" for state, number in totals.items() if state != "ok"]
+        fact = [f"{number:,} {state}" for state, number in totals.items() if state != "ok"]
         if documents:
-            told.append(f"{counted(documents, 'problem')} of documents")
-        return f"{self.hierarchy}: {', '.join(told)} ({levels})"
+            fact.append(f"{counted(documents, 'problem')} of documents")
+        return f"{self.hierarchy}: {', '.join(fact)} ({levels})"
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -284,7 +293,7 @@ class Report:
             ("not checked", self.not_checked),
             ("sample", self.statement or []),
         ]
-        rows += self._told()
+        rows += self._facts()
         rows.append(("found", [finding_line(each) for each in self.findings]))
         return html_table(self._summary(), rows, most)
 

@@ -45,9 +45,9 @@ from zarr_manifest.inspection.checking import BlockChecker, CheckSettings
 from zarr_manifest.inspection.damage import (
     STATE_OF_CODE,
     BlockResult,
+    ChunkState,
     Examined,
     Finding,
-    State,
 )
 from zarr_manifest.inspection.documents import (
     CheckedDocument,
@@ -270,9 +270,9 @@ class _Run:
                 examined = self.state.examined(block.key)
                 pending[executor.submit(work, (block, examined))] = len(block)
                 while len(pending) >= most or sum(pending.values()) > _MOST_CHUNKS:
-                    self._settle(pending)
+                    self._collect(pending)
             while pending:
-                self._settle(pending)
+                self._collect(pending)
         except BrokenExecutor as error:
             raise SourceError(
                 "a worker ended without an answer while it checked chunks",
@@ -282,7 +282,7 @@ class _Run:
             for future in pending:
                 future.cancel()
 
-    def _settle(self, pending: dict[Future[_Found], int]) -> None:
+    def _collect(self, pending: dict[Future[_Found], int]) -> None:
         """Wait for a block at least, and keep what was found."""
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
             del pending[future]
@@ -354,7 +354,7 @@ class _Run:
         """Report the chunks of a document that refers to what is not authorised."""
         count = loaded.manifest.counts()[0]
         finding = Finding(path, "unchecked", error.code, error.message, "unauthorised", count=count)
-        counts: dict[str, dict[State, int]] = {"unauthorised": {"unchecked": count}}
+        counts: dict[str, dict[ChunkState, int]] = {"unauthorised": {"unchecked": count}}
         self._add(BlockResult("", path, len(loaded.manifest), counts=counts, findings=[finding]))
 
     def _native_blocks(self, array: NativeArray, *, is_again: bool) -> Iterator[ChunkBlock]:

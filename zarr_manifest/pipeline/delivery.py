@@ -247,7 +247,7 @@ class WantedChunks(Struct, eq=False):
         return self.array.in_chunk(error, self.indices[position].tolist())
 
 
-class Prefetched(Struct, frozen=True):
+class FetchedBody(Struct, frozen=True):
     """The encoded bytes of a chunk; a byte getter of zarr.
 
     Parameters

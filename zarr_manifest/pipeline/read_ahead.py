@@ -92,7 +92,7 @@ def block_around(
     return [tuple(each) for each in grid.tolist()]
 
 
-class _Chunk(Struct, eq=False):
+class _ChunkAhead(Struct, eq=False):
     """A chunk that is read ahead.
 
     Attributes
@@ -121,7 +121,7 @@ class _Reads(Struct, eq=False):
 
     Attributes
     ----------
-    chunks : dict of tuple of int to _Chunk
+    chunks : dict of tuple of int to _ChunkAhead
         Those that are read ahead, and that nobody has asked for.
     recent : deque of (float, tuple of int)
         When the latest reads were, and of which chunks.
@@ -133,7 +133,7 @@ class _Reads(Struct, eq=False):
         Whether a chunk could not be read ahead.
     """
 
-    chunks: dict[Index, _Chunk] = field(default_factory=dict[Index, _Chunk])
+    chunks: dict[Index, _ChunkAhead] = field(default_factory=dict[Index, _ChunkAhead])
     recent: deque[tuple[float, Index]] = field(
         default_factory=lambda: deque[tuple[float, Index]](maxlen=_RECENT)
     )
@@ -182,7 +182,7 @@ class ReadAhead:
 
     def __init__(self) -> None:
         self._arrays = WeakKeyDictionary[ChunkManifestTransformer, _Reads]()
-        self._held: dict[_Chunk, None] = {}  # the oldest first
+        self._held: dict[_ChunkAhead, None] = {}  # the oldest first
         self._bytes = 0
         self._reading: set[asyncio.Task[None]] = set()
         self._dropping: asyncio.TimerHandle | None = None
@@ -280,7 +280,7 @@ class ReadAhead:
             return False
         loop = asyncio.get_running_loop()
         for each in block:
-            chunk = _Chunk(reads, each, loop.create_future(), now)
+            chunk = _ChunkAhead(reads, each, loop.create_future(), now)
             reads.chunks[each] = chunk
             reads.known.add(each)
         chunks = {each: reads.chunks[each] for each in block}
@@ -295,7 +295,7 @@ class ReadAhead:
         store: ManifestStore,
         array: ChunkManifestTransformer,
         reads: _Reads,
-        chunks: Mapping[Index, _Chunk],
+        chunks: Mapping[Index, _ChunkAhead],
     ) -> None:
         try:
             indices = np.array(list(chunks), np.int64)
@@ -309,7 +309,7 @@ class ReadAhead:
             for chunk in set(ordered).difference(arriving):
                 _settle(chunk, None)
             await store.read_ranges(
-                ranges, _Receiver(arriving, checksums, asyncio.get_running_loop())
+                ranges, _AheadReceiver(arriving, checksums, asyncio.get_running_loop())
             )
         except (ManifestError, RangeError):
             # Only tasks that want the chunk get the error.
@@ -320,7 +320,9 @@ class ReadAhead:
                     _settle(chunk, None)
                     self._drop(chunk)
 
-    def _reserve(self, chunks: Sequence[_Chunk], located: LocatedChunks) -> npt.NDArray[np.int64]:
+    def _reserve(
+        self, chunks: Sequence[_ChunkAhead], located: LocatedChunks
+    ) -> npt.NDArray[np.int64]:
         """Free memory, and return the ranges for which it is enough."""
         rows: list[int] = []
         total = 0
@@ -348,7 +350,7 @@ class ReadAhead:
             self._drop_unused(oldest)
         return True
 
-    def _drop(self, chunk: _Chunk) -> bool:
+    def _drop(self, chunk: _ChunkAhead) -> bool:
         """Free the memory of a chunk, unless that has been done."""
         if chunk.reads.chunks.get(chunk.index) is chunk:
             del chunk.reads.chunks[chunk.index]
@@ -358,7 +360,7 @@ class ReadAhead:
         self._bytes -= chunk.size
         return True
 
-    def _drop_unused(self, chunk: _Chunk) -> None:
+    def _drop_unused(self, chunk: _ChunkAhead) -> None:
         if self._drop(chunk):
             chunk.reads.in_vain += chunk.size
 
@@ -376,10 +378,10 @@ class ReadAhead:
         self._drop_later()
 
 
-class _Receiver(Struct, frozen=True):
+class _AheadReceiver(Struct, frozen=True):
     """Takes the bytes of chunks that are read ahead, in the threads that have read them."""
 
-    chunks: Sequence[_Chunk]
+    chunks: Sequence[_ChunkAhead]
     checksums: Sequence[str | None]
     loop: asyncio.AbstractEventLoop
 
@@ -395,7 +397,7 @@ class _Receiver(Struct, frozen=True):
             self.loop.call_soon_threadsafe(_settle, self.chunks[row], bytes(body))
 
 
-def _settle(chunk: _Chunk, body: bytes | None) -> None:
+def _settle(chunk: _ChunkAhead, body: bytes | None) -> None:
     if not chunk.body.done():
         chunk.body.set_result(body)
 

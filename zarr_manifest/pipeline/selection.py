@@ -22,7 +22,7 @@ from zarr_manifest.pipeline.decoding import chunk_decoder
 from zarr_manifest.pipeline.delivery import (
     AnyRequest,
     Delivery,
-    Prefetched,
+    FetchedBody,
     UndecodableChunkError,
     WantedChunks,
     is_numpy_memory,
@@ -92,7 +92,7 @@ class _OwnedChunks(NamedTuple):
 
 def _prefetched(request: AnyRequest, body: memoryview) -> AnyRequest:
     """Return a request for a chunk whose encoded bytes have been read."""
-    return (Prefetched(body), *request[1:])
+    return (FetchedBody(body), *request[1:])
 
 
 async def _owned_chunks(requests: Sequence[AnyRequest]) -> _OwnedChunks | None:

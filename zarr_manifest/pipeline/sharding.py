@@ -333,7 +333,7 @@ class ShardedSelection(WantedChunks):
             raise self._in_chunk(failed.error, shard.position) from failed.error.__cause__
 
 
-class _Row(NamedTuple):
+class _IndexRow(NamedTuple):
     """A range that is read first."""
 
     shard: Shard
@@ -355,15 +355,15 @@ class _FirstRead:
         """The shard of each range."""
         return [row.shard for row in self._rows]
 
-    def _rows_of(self, shard: Shard) -> Iterator[_Row]:
+    def _rows_of(self, shard: Shard) -> Iterator[_IndexRow]:
         if shard.is_read_whole:
-            yield _Row(shard, shard.start, shard.stop, True)
+            yield _IndexRow(shard, shard.start, shard.stop, True)
             return
         first, last = shard.layout.index_within(shard.nbytes, shard.grid_shape)
-        yield _Row(shard, shard.start + first, shard.start + last, True)
+        yield _IndexRow(shard, shard.start + first, shard.start + last, True)
         if shard.is_whole and shard.layout.at_start:
             # An object that ends before the shard does is an error.
-            yield _Row(shard, shard.stop - 1, shard.stop, False)
+            yield _IndexRow(shard, shard.stop - 1, shard.stop, False)
 
     def ranges(self) -> ManyRanges:
         """Return what is to be read."""

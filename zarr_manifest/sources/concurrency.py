@@ -71,7 +71,7 @@ async def in_order[T](
 # Calls that are shared ---------------------------------------------------------
 
 
-class _Call[V]:
+class _SharedCall[V]:
     """A call that is under way, and the number of readers that wait for it."""
 
     def __init__(self, made: Coroutine[Any, Any, V]) -> None:
@@ -85,10 +85,10 @@ class SharedCalls[K: Hashable, V]:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Made for the first call: each array has one of these, and most arrays are not read.
-        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, _Call[V]]] | None
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[K, _SharedCall[V]]] | None
         self._of_loops = None
 
-    def _under_way(self) -> dict[K, _Call[V]]:
+    def _under_way(self) -> dict[K, _SharedCall[V]]:
         with self._lock:
             if self._of_loops is None:
                 self._of_loops = WeakKeyDictionary()
@@ -102,7 +102,7 @@ class SharedCalls[K: Hashable, V]:
         calls = self._under_way()
         call = calls.get(key)
         if call is None:
-            call = calls[key] = _Call(make())
+            call = calls[key] = _SharedCall(make())
             call.task.add_done_callback(lambda _: _forget(calls, key, call))
         call.waiting += 1
         try:
@@ -120,7 +120,7 @@ class SharedCalls[K: Hashable, V]:
         return await self.get(key, make)
 
 
-def _forget[K, V](calls: dict[K, _Call[V]], key: K, call: _Call[V]) -> None:
+def _forget[K, V](calls: dict[K, _SharedCall[V]], key: K, call: _SharedCall[V]) -> None:
     if calls.get(key) is call:
         del calls[key]
 

@@ -296,7 +296,9 @@ class _Cleaning:
             await reading._keep_sources((await reading._read())[1])
         return await self._removed(dry_run=dry_run)
 
-    async def _read(self, listing: Listing | None = None) -> tuple[list[Node], list[_Manifest]]:
+    async def _read(
+        self, listing: Listing | None = None
+    ) -> tuple[list[Node], list[_NamedManifest]]:
         """Return the nodes of the hierarchy, and the manifests that they declare."""
         nodes = await list_nodes(
             self.hierarchy.store,
@@ -305,7 +307,7 @@ class _Cleaning:
             listing=listing,
         )
         return nodes, [
-            _Manifest(documents, await documents.partitions())
+            _NamedManifest(documents, await documents.partitions())
             for documents in map(self.hierarchy.documents, self._arrays(nodes))
         ]
 
@@ -341,7 +343,7 @@ class _Cleaning:
     def _is_young(self, modified: float | None) -> bool:
         return modified is not None and modified > self.written_before
 
-    def _take_momentary(self, nodes: Iterable[Node], manifests: Iterable[_Manifest]) -> None:
+    def _take_momentary(self, nodes: Iterable[Node], manifests: Iterable[_NamedManifest]) -> None:
         """Note those files that exist for a moment beside what writers of hierarchies write."""
         if not self.momentary:
             return
@@ -381,7 +383,7 @@ class _Cleaning:
         if array is not None:
             yield array
 
-    async def _keep_sources(self, manifests: Iterable[_Manifest]) -> None:
+    async def _keep_sources(self, manifests: Iterable[_NamedManifest]) -> None:
         """Keep what entries of manifests refer to, chunks among them."""
         calls = (
             functools.partial(each.documents.partition, partition)
@@ -446,14 +448,14 @@ class _Cleaning:
         return None
 
 
-class _Manifest(NamedTuple):
+class _NamedManifest(NamedTuple):
     """The manifest of an array, and the partitions whose documents make it up."""
 
     documents: ManifestDocuments
     partitions: Iterable[Partition]
 
 
-def _documents_of(manifest: _Manifest) -> Iterator[Location]:
+def _documents_of(manifest: _NamedManifest) -> Iterator[Location]:
     """Yield the locations of all documents that a declaration names."""
     array = manifest.documents.array
     for partition in itertools.chain(manifest.partitions, array.partitions_outside()):

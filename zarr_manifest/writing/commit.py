@@ -47,10 +47,10 @@ from zarr_manifest.writing.committable import (
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, repeatedly
 from zarr_manifest.writing.finishing import (
     finish,
+    lasting_contradiction,
     own_digest,
     parsed,
     replace_own,
-    settled_contradiction,
     uncopied,
 )
 from zarr_manifest.writing.threads import Call, in_threads
@@ -170,7 +170,7 @@ class Change:
         stated = [copy for each in copies if (copy := as_object(each)) is not None]
         if not any(contradicted_members(self._node(path), copy) for copy in stated):
             return
-        contradiction = settled_contradiction(self.store, path, self._stored)
+        contradiction = lasting_contradiction(self.store, path, self._stored)
         if contradiction is None:
             return
         if not self._replaces:

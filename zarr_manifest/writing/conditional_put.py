@@ -261,7 +261,7 @@ class _InProcess(GuardedStore):
             super().remove(key, before)
 
 
-class _Directory(GuardedStore):
+class _DirectoryStore(GuardedStore):
     """Files, which cannot be replaced conditionally, so that writers take turns by a lock file.
 
     Not through the store, whose event loop takes longer for a small file than the system.
@@ -431,7 +431,7 @@ def guarded_store(
     if isinstance(store, MemoryStore):
         return _InProcess(store)
     if isinstance(store, LocalStore):
-        return _Directory(store)
+        return _DirectoryStore(store)
     if isinstance(store, ObjectStore):
         return _guarded_object_store(cast(Any, store))
     if not store.supports_writes:
@@ -444,7 +444,7 @@ def _guarded_object_store(store: ObjectStore[Any]) -> GuardedStore:
 
     inner: Any = store.store
     if isinstance(inner, LocalStore) and inner.prefix is not None:
-        return _Directory(store)
+        return _DirectoryStore(store)
     if isinstance(inner, MemoryStore) or cloud_of(inner) is not None:
         return _ObjectStorage(store)
     raise undetectable_writers(type(inner).__name__)

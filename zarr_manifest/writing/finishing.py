@@ -128,7 +128,7 @@ def _follow(
     return member, Stored(body)
 
 
-def settled_contradiction(
+def lasting_contradiction(
     store: GuardedStore, path: str, known: Mapping[str, Stored]
 ) -> Contradiction | None:
     """Return how a node's own metadata and copies contradict each other, once they stay the same.

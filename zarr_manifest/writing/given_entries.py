@@ -46,13 +46,13 @@ from zarr_manifest.manifest import (
     references_of,
 )
 
-type Chunk = str | tuple[int, ...]
+type ChunkName = str | tuple[int, ...]
 
 type Entries = (
     Manifest
     | Mapping[str, Mapping[str, Any]]
     | Mapping[tuple[int, ...], Mapping[str, Any]]
-    | Iterable[tuple[Chunk, Mapping[str, Any]]]
+    | Iterable[tuple[ChunkName, Mapping[str, Any]]]
 )
 
 # Number of entries put into columns together.

@@ -115,13 +115,13 @@ def own_objects(store: Store) -> OwnObjects:
     """Return the objects of a hierarchy's own store."""
     root = listed_directory(store)
     if root is not None:
-        return _Files(store, root)
+        return _OwnFiles(store, root)
     # The exact type only: a subclass may transform its values.
     is_plain = type(cast("Any", store)) is ObjectStore
     return _StoredObjects(store) if is_plain else _StoreValues(store)
 
 
-class _Files(OwnObjects):
+class _OwnFiles(OwnObjects):
     """Files of a directory."""
 
     is_directory = True

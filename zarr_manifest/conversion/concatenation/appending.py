@@ -18,7 +18,7 @@ from zarr_manifest.conversion.concatenation.cutting import cut_input
 from zarr_manifest.conversion.concatenation.growing import Growing, grow
 from zarr_manifest.conversion.concatenation.inputs import (
     CONCURRENT,
-    Source,
+    JoinedSource,
     open_inputs,
 )
 from zarr_manifest.conversion.concatenation.recognising import is_there, places_of
@@ -72,7 +72,7 @@ class AppendReport:
 
 def append(
     location: str | Path | ObjectStore | Store,
-    sources: Source | Iterable[Source],
+    sources: JoinedSource | Iterable[JoinedSource],
     *,
     dim: str,
     replace: bool = False,
@@ -192,7 +192,7 @@ def _begin_reading(dim: str, node: Node) -> None:
                 last.begin()
 
 
-def _several(sources: Source | Iterable[Source]) -> Iterable[Source]:
+def _several(sources: JoinedSource | Iterable[JoinedSource]) -> Iterable[JoinedSource]:
     untyped: Any = sources
     if isinstance(untyped, str | Path | Store) or type(untyped).__module__.startswith("obstore"):
         return [untyped]

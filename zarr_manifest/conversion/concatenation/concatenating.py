@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.inputs import Source, open_inputs
+from zarr_manifest.conversion.concatenation.inputs import JoinedSource, open_inputs
 from zarr_manifest.conversion.joining import (
     Input,
     Joined,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def concat(
-    sources: Iterable[Source],
+    sources: Iterable[JoinedSource],
     *,
     dim: str,
     target: str | Path | ObjectStore | Store,
@@ -108,7 +108,7 @@ def concat(
 
 
 def read_concatenated(
-    sources: Iterable[Source], *, dim: str, allow: Allow = None
+    sources: Iterable[JoinedSource], *, dim: str, allow: Allow = None
 ) -> Iterator[Node]:
     """Yield the nodes of the concatenation of hierarchies; see :func:`concat`.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Number of sources, or arrays, of which documents are read or written at the same time.
 CONCURRENT = 64
 
-type Source = str | Path | ObstoreStore | Store | list[Node] | tuple[Node, ...]
+type JoinedSource = str | Path | ObstoreStore | Store | list[Node] | tuple[Node, ...]
 """A hierarchy, a file or a pattern for files; or nodes, such as those of ``read_virtual``."""
 
 
@@ -53,7 +53,7 @@ def begin_reading(given: Input, dim: str, values: range) -> None:
 
 @unstable_types_accepted  # also by threads, which restore the filters of each other
 def open_inputs(
-    sources: Iterable[Source],
+    sources: Iterable[JoinedSource],
     allow: Mapping[str, Access],
     *,
     keep_going: bool = False,

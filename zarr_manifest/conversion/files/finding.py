@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS, detect_format
 from zarr_manifest.conversion.files.sources import (
     FileSources,
-    State,
+    ObjectState,
     file_url,
     has_scheme,
     translated,
@@ -46,7 +46,7 @@ class FoundFile:
 
     url: str
     format: str
-    state: State | None
+    state: ObjectState | None
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from zarr_manifest.conversion.files.opened_files import (
     load_variables,
     virtual_array,
 )
-from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan, Identity, KeptScans
-from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, State
+from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk, Identity, KeptScans
+from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, ObjectState
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.typed_values import can_hold
 from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
@@ -120,7 +120,7 @@ class FileWork:
         self,
         node: ArrayNode,
         conditions: Mapping[str, Mapping[str, str | int]],
-        checksums: Mapping[Chunk, str] | None = None,
+        checksums: Mapping[FoundChunk, str] | None = None,
     ) -> ArrayNode:
         """Return an array with what is to be recorded of the objects and chunks it refers to.
 
@@ -171,7 +171,7 @@ def parse_file(file: FoundFile, work: FileWork) -> FileTree:
     The tree has the conditions of all objects.
     """
     sources, url, found = work.sources, file.url, file.format
-    states: dict[str, State] = {}
+    states: dict[str, ObjectState] = {}
     if found in ZARR_FORMATS:
         if found == "zarr2":
             # Its references are to whole objects, without their sizes.
@@ -251,7 +251,7 @@ def _add_conditions(tree: FileTree, path: str, references: References) -> None:
                 raise NotConvertibleError(f"it refers to several states of {redact(url)}")
 
 
-def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, State]) -> None:
+def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, ObjectState]) -> None:
     """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
     for group in tree.groups:
         for name, array in list(group.arrays.items()):
@@ -341,8 +341,8 @@ def load_variable(array: Any, work: FileWork) -> Any:
         return None  # it is read when it is needed
 
 
-def _checksums(tree: FileTree, work: FileWork) -> dict[Chunk, str]:
-    found: dict[Chunk, str] = {}
+def _checksums(tree: FileTree, work: FileWork) -> dict[FoundChunk, str]:
+    found: dict[FoundChunk, str] = {}
     for array in (each for group in tree.groups for each in group.arrays.values()):
         if work.checksum is None:
             break
@@ -357,7 +357,7 @@ def checksums_of(
     references: References,
     sources: FileSources,
     algorithm: str,
-    known: Mapping[Chunk, str] | None = None,
+    known: Mapping[FoundChunk, str] | None = None,
 ) -> dict[int, str]:
     """Return the checksums of the chunks that are not inline, by row.
 
@@ -394,7 +394,7 @@ def checksums_of(
     return {row: text for row, text in zip(rows.tolist(), texts, strict=True) if text}
 
 
-def _chunk_of(references: References, row: int) -> Chunk:
+def _chunk_of(references: References, row: int) -> FoundChunk:
     found = references.row(row)
     assert found.length is not None
     return references.paths[found.path_number], found.offset, found.length

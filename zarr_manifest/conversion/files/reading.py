@@ -32,7 +32,7 @@ from zarr_manifest.conversion.files.parsing import (
     parse_file,
     zarr_nodes,
 )
-from zarr_manifest.conversion.files.scan_documents import Chunk, FileScan
+from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk
 from zarr_manifest.conversion.files.scanning import (
     Scan,
     ScanReport,
@@ -365,7 +365,7 @@ class _AllOpened:
     inputs: dict[int, Input] = field(default_factory=dict[int, Input])
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     conditions: dict[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
-    checksums: dict[Chunk, str] = field(default_factory=dict[Any, str])
+    checksums: dict[FoundChunk, str] = field(default_factory=dict[Any, str])
     coordinates: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     known: KnownArrays = field(default_factory=KnownArrays)
 

@@ -52,7 +52,7 @@ _CODECS = [complete_codec(DocumentCodec("zstd", {"level": 3}))]
 # Of one file, with all of its references.
 LARGEST = 2**30
 
-type Chunk = tuple[str, int, int]
+type FoundChunk = tuple[str, int, int]
 """The path, offset and length of a chunk."""
 
 type Identity = Mapping[str, str | int]
@@ -86,7 +86,7 @@ class FileScan:
     options: Mapping[str, Any]
     tree: FileTree
     loaded: Mapping[str, xr.Variable] = field(default_factory=dict[str, Any])
-    checksums: Mapping[Chunk, str] = field(default_factory=dict[Any, str])
+    checksums: Mapping[FoundChunk, str] = field(default_factory=dict[Any, str])
     others: Mapping[str, Identity] = field(default_factory=dict[str, Any])
 
 
@@ -113,7 +113,7 @@ def scan_name(url: str, state: Identity, options: Mapping[str, Any]) -> str:
 _NOTHING = Raw(b"{}")
 
 
-class _Header(Struct, forbid_unknown_fields=True):
+class _ScanHeader(Struct, forbid_unknown_fields=True):
     zarr_manifest_scan: int
     sha256: str
 
@@ -124,7 +124,7 @@ class _Loaded(Struct, forbid_unknown_fields=True):
     attributes: Raw
 
 
-class _References(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _ScannedReferences(Struct, forbid_unknown_fields=True, omit_defaults=True):
     grid: tuple[int, ...]
     paths: list[str]
     offsets: list[int]
@@ -140,7 +140,7 @@ class _Array(Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     metadata: Raw
     attributes: Raw
-    references: _References
+    references: _ScannedReferences
     chunk_grid: dict[str, Any] | None = None
     is_sparse: bool = False
     meaning: Raw = _NOTHING
@@ -171,7 +171,7 @@ class _Body(Struct, forbid_unknown_fields=True):
 
 
 _BODY = msgspec.json.Decoder(_Body)
-_HEADER = msgspec.json.Decoder(_Header)
+_HEADER = msgspec.json.Decoder(_ScanHeader)
 
 
 # Writing ----------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def encode_scan(scan: FileScan) -> bytes:
             {path: list(map(_raw, notes)) for path, notes in tree.notes.items()},
         )
     )
-    header = _Header(VERSION, hashlib.sha256(body).hexdigest())
+    header = _ScanHeader(VERSION, hashlib.sha256(body).hexdigest())
     return encode_body(_CODECS, b"%b\n%b\n" % (msgspec.json.encode(header), body))
 
 
@@ -231,13 +231,13 @@ def _array(scan: FileScan, path: str, name: str, array: Any) -> _Array:
     )
 
 
-def _references(array: Any, checksums: Mapping[Chunk, str]) -> _References:
+def _references(array: Any, checksums: Mapping[FoundChunk, str]) -> _ScannedReferences:
     columns = ManifestColumns.of(array.manifest)
     grid, stored = columns.paths.shape, columns.stored
     known = {path: number for number, path in enumerate(distinct_paths(array.manifest))}
     numbers = [known[path] for path in columns.paths[stored].tolist()] if len(known) > 1 else []
     paths = list(map(url_reference, known))
-    found = _References(
+    found = _ScannedReferences(
         grid,
         paths,
         columns.offsets[stored].tolist(),
@@ -310,7 +310,7 @@ def _checked_body(stored: bytes) -> _Body:
 
 def _scan(body: _Body, options: Any, *, is_kept: bool) -> FileScan:
     tree = FileTree(conditions=body.conditions)
-    checksums: dict[Chunk, str] = {}
+    checksums: dict[FoundChunk, str] = {}
     loaded: dict[str, Any] = {}
     for group in body.groups:
         found = FileGroup(group.path, _attributes(bytes(group.attributes)))
@@ -384,7 +384,7 @@ def _decoded_array(stated: _Array, allowed: Collection[str] | None) -> Any:
     return columns.array(metadata)
 
 
-def _chunk(references: _References, number: int) -> Chunk:
+def _chunk(references: _ScannedReferences, number: int) -> FoundChunk:
     path = references.paths[references.path_numbers[number] if references.path_numbers else 0]
     return path, references.offsets[number], references.lengths[number]
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from zarr_manifest.sources.object_reader import ObstoreReader
     from zarr_manifest.sources.web import WebReader
 
-type State = tuple[int, dict[str, str | int]]
+type ObjectState = tuple[int, dict[str, str | int]]
 """The size of an object, and the conditions that it satisfies."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -181,7 +181,7 @@ class FileSources:
 
     def __init__(self, allow: Mapping[str, Access] | None = None) -> None:
         self.allow = dict(allow or {})
-        self._states: dict[str, State] = {}
+        self._states: dict[str, ObjectState] = {}
         self._stores = NamedStores(self.allow)
 
     def of_files(self, urls: Iterable[str]) -> FileSources:
@@ -262,11 +262,11 @@ class FileSources:
             )
         return reader.store, key
 
-    def know(self, url: str, state: State) -> None:
+    def know(self, url: str, state: ObjectState) -> None:
         """Take the state of an object as known."""
         self._states[url] = state
 
-    def state(self, url: str) -> State:
+    def state(self, url: str) -> ObjectState:
         """Return the size of an object, and the conditions that it satisfied when first read.
 
         Raises
@@ -459,7 +459,7 @@ def _listed(url: str, directory: str, objects: Iterable[Any]) -> Iterator[Listed
         yield Listed(name, at.url, *_state(url, state))
 
 
-def _state(url: str, state: Conditions) -> State:
+def _state(url: str, state: Conditions) -> ObjectState:
     # Local entity tags contain inode numbers: those of a copy differ.
     etag = None if url.startswith("file:") else state.etag
     size = known_size(state)

@@ -58,7 +58,7 @@ class SourceReference:
     relative: str | None = None
 
 
-class Rewriting:
+class UrlRewriting:
     """Replacements for URL prefixes, and which of them no URL has.
 
     Parameters
@@ -97,14 +97,14 @@ class SourceUrls:
 
     Parameters
     ----------
-    rewriting : Rewriting
+    rewriting : UrlRewriting
         Applied to URLs before any check.
     render : callable, optional
         Applied to URLs before that: expands kerchunk's templates.
 
     Examples
     --------
-    >>> urls = SourceUrls(Rewriting({"/home/somebody": "s3://bucket/data"}))
+    >>> urls = SourceUrls(UrlRewriting({"/home/somebody": "s3://bucket/data"}))
     >>> urls.reference("/home/somebody/a b%20.nc").path
     's3://bucket/data/a%20b%2520.nc'
     >>> urls.reference("s3://b/f.nc?versionId=x1")
@@ -114,7 +114,7 @@ class SourceUrls:
     zarr_manifest.errors.NotConvertibleError: not_convertible: ...
     """
 
-    def __init__(self, rewriting: Rewriting, render: Callable[[str], str] | None = None) -> None:
+    def __init__(self, rewriting: UrlRewriting, render: Callable[[str], str] | None = None) -> None:
         self._rewriting = rewriting
         self._render = render
         self._known: dict[str | None, SourceReference] = {}

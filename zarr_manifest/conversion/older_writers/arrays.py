@@ -95,7 +95,7 @@ class OlderArray(OlderNode):
     limits: Limits = field(default_factory=Limits)
     refusal: ManifestError | None = None
     unknown_base: NotConvertibleError | None = None
-    entries: dict[str, _Entry] | None = None
+    entries: dict[str, _OlderEntry] | None = None
     """Those of its manifest, if these releases wrote the array."""
     document: bytes | None = None
     """Its manifest."""
@@ -262,7 +262,7 @@ def set_bases(
 type Index = tuple[int, ...]
 
 
-class _Entry(msgspec.Struct):
+class _OlderEntry(msgspec.Struct):
     """All entries have these members; others are left to the readers' checks."""
 
     path: str
@@ -270,10 +270,10 @@ class _Entry(msgspec.Struct):
     length: Annotated[int, msgspec.Meta(ge=0)]
 
 
-def _read_entries(body: bytes) -> dict[str, _Entry]:
+def _read_entries(body: bytes) -> dict[str, _OlderEntry]:
     """Return the entries of a manifest document by key; raise if these releases wrote none such."""
     try:
-        return msgspec.json.decode(body, type=dict[str, _Entry])
+        return msgspec.json.decode(body, type=dict[str, _OlderEntry])
     except msgspec.ValidationError as error:
         raise InvalidManifestError(
             f"VirtualiZarr 1.0 to 1.3 did not write this manifest: {error}"

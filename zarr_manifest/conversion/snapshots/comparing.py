@@ -18,8 +18,8 @@ type Numbers = npt.NDArray[np.int64]
 
 
 # How chunks may differ: that only one of two arrays has them, or else what is known of their bytes.
-type Kind = Literal["added", "removed", "equal", "different", "unknown"]
-KINDS: tuple[Kind, ...] = ("added", "removed", "equal", "different", "unknown")
+type ComparedKind = Literal["added", "removed", "equal", "different", "unknown"]
+KINDS: tuple[ComparedKind, ...] = ("added", "removed", "equal", "different", "unknown")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,17 +56,17 @@ class ChunkDifference:
             },
         )
 
-    def numbers(self, kind: Kind) -> Numbers:
+    def numbers(self, kind: ComparedKind) -> Numbers:
         """Return the numbers of the chunks that differ in a way."""
         found: Numbers = getattr(self, kind)
         return found
 
     @property
-    def counts(self) -> dict[Kind, int]:
+    def counts(self) -> dict[ComparedKind, int]:
         """How many chunks differ, in each of these ways."""
         return {kind: len(self.numbers(kind)) for kind in KINDS}
 
-    def keys(self, kind: Kind, most: int | None = None) -> list[str]:
+    def keys(self, kind: ComparedKind, most: int | None = None) -> list[str]:
         """Return the canonical keys of the first chunks that differ in a way."""
         indices = grid_indices(self.grid_shape, self.numbers(kind)[:most])
         return list(canonical_keys(indices))

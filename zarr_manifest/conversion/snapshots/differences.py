@@ -19,7 +19,7 @@ from zarr_manifest.conversion.files import hierarchy_nodes
 from zarr_manifest.conversion.nodes import GroupNode, RefusedNode
 from zarr_manifest.conversion.snapshots.comparing import (
     ChunkDifference,
-    Kind,
+    ComparedKind,
     Verdict,
     compare_references,
 )
@@ -42,7 +42,7 @@ type Change = Literal["added", "removed", "changed"]
 
 _SIGNS: Mapping[Change, str] = {"added": "+", "removed": "-", "changed": "~"}
 
-_SAID: Mapping[Kind, str] = {
+_SAID: Mapping[ComparedKind, str] = {
     "added": "added",
     "removed": "removed",
     "equal": "elsewhere, with equal bytes",
@@ -216,7 +216,7 @@ class _Side:
     def __init__(self, location: Any, allow: Allow, limits: Limits | None) -> None:
         self.hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
         self.name = ""
-        self.nodes: dict[str, _Node] = {}
+        self.nodes: dict[str, _ComparedNode] = {}
         own: list[StoredNode] = []
         for node in sync(self.hierarchy.nodes()):
             if node.problem is not None:
@@ -230,7 +230,7 @@ class _Side:
                 assert array is not None  # it declares a manifest
                 metadata = ArrayMetadata("", node.metadata).undeclared
                 documents = self.hierarchy.documents(array)
-                self.nodes[node.path] = _Node(self, "array", metadata, documents=documents)
+                self.nodes[node.path] = _ComparedNode(self, "array", metadata, documents=documents)
         for found in hierarchy_nodes(self.hierarchy, location, own) if own else ():
             if isinstance(found, RefusedNode):
                 raise NotConvertibleError(found.reason, array=found.path)
@@ -239,7 +239,7 @@ class _Side:
             else:
                 assert isinstance(found.manifest, Manifest)  # of objects that were listed
                 listed = references_of(found.manifest)
-                self.nodes[found.path] = _Node(self, "array", found.metadata, listed)
+                self.nodes[found.path] = _ComparedNode(self, "array", found.metadata, listed)
 
     def name_of(self, location: Location) -> str:
         """Return what is equal only for the same object."""
@@ -249,7 +249,7 @@ class _Side:
         return self.name + location.key if root is None else object_url([root], location.key).url
 
 
-class _Node(Struct):
+class _ComparedNode(Struct):
     """A group, or an array with its references: native ones are listed, others in documents."""
 
     side: _Side
@@ -273,7 +273,7 @@ class _Node(Struct):
             return stated.partitions
         return None if stated.checksum is None else {"": stated.checksum}
 
-    def says_the_same(self, other: _Node) -> bool:
+    def says_the_same(self, other: _ComparedNode) -> bool:
         """Whether documents of the same bytes say the same in both."""
         forms: list[tuple[Any, ...]] = []
         for node in (self, other):
@@ -316,21 +316,21 @@ class _Node(Struct):
             await self.documents.check_missing()
 
 
-def _group(side: _Side, attributes: object) -> _Node:
-    return _Node(side, "group", {"attributes": attributes or {}})
+def _group(side: _Side, attributes: object) -> _ComparedNode:
+    return _ComparedNode(side, "group", {"attributes": attributes or {}})
 
 
 # Chunks ------------------------------------------------------------------------------
 
 
-def _chunks(old: _Node, new: _Node) -> ChunkDifference | None:
+def _chunks(old: _ComparedNode, new: _ComparedNode) -> ChunkDifference | None:
     """Return the chunks that differ; None if the arrays are not divided alike."""
     if old.metadata["chunk_grid"] != new.metadata["chunk_grid"]:
         return None
     return sync(_compared(old, new))
 
 
-async def _compared(old: _Node, new: _Node) -> ChunkDifference:
+async def _compared(old: _ComparedNode, new: _ComparedNode) -> ChunkDifference:
     async def part(partition: Partition) -> ChunkDifference:
         return compare_references(await old.table(partition), await new.table(partition))
 
@@ -344,7 +344,7 @@ async def _compared(old: _Node, new: _Node) -> ChunkDifference:
     return ChunkDifference.joined(tuple(map(max, old.grid_shape, new.grid_shape)), found)
 
 
-async def _to_compare(old: _Node, new: _Node) -> Iterable[Partition]:
+async def _to_compare(old: _ComparedNode, new: _ComparedNode) -> Iterable[Partition]:
     """Return the partitions whose documents may say different things."""
     before, after = old.digests, new.digests
     if before is None or after is None or not old.says_the_same(new):

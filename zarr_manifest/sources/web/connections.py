@@ -153,7 +153,7 @@ async def in_request_thread[T](call: Callable[[Transfer], T]) -> T:
     done: asyncio.Future[T] = loop.create_future()
     transfer = Transfer()
 
-    def settle(outcome: list[tuple[T | None, BaseException | None]]) -> None:
+    def deliver(outcome: list[tuple[T | None, BaseException | None]]) -> None:
         found, error = outcome.pop()
         if done.done():
             return
@@ -173,7 +173,7 @@ async def in_request_thread[T](call: Callable[[Transfer], T]) -> T:
         outcome = [(found, failure)]
         found = failure = None
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, outcome)
+            loop.call_soon_threadsafe(deliver, outcome)
 
     _threads.submit(run)
     try:

@@ -32,7 +32,7 @@ from zarr_manifest.conversion.kerchunk.json.references import (
 )
 from zarr_manifest.conversion.kerchunk.json.templates import Templates, generate
 from zarr_manifest.conversion.kerchunk.local_paths import local_path
-from zarr_manifest.conversion.kerchunk.urls import Rewriting, SourceUrls
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls, UrlRewriting
 from zarr_manifest.conversion.nodes import GroupNode, Node, inside, not_convertible, refused
 from zarr_manifest.conversion.values import as_array, as_object, brief
 from zarr_manifest.conversion.zarr2 import is_metadata_key
@@ -129,7 +129,7 @@ def read_kerchunk_json(
     found: object = references
     if isinstance(references, str | Path | bytes):
         found = parsed_members(_content(references, max_bytes, access))
-    context = _Context(Rewriting(rewrite), access, max_bytes)
+    context = _Context(UrlRewriting(rewrite), access, max_bytes)
     sets = as_array(found)
     nodes = _one_set(_object(found), context) if sets is None else _groups(sets, context)
     return itertools.chain(nodes, context.rewriting.refused())
@@ -231,7 +231,7 @@ async def _fetched(url: str, access: Mapping[str, Access]) -> memoryview:
 class _Context:
     """What applies to all references of a document."""
 
-    rewriting: Rewriting
+    rewriting: UrlRewriting
     access: Mapping[str, Access]
     max_bytes: int
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from zarr_manifest.conversion.kerchunk.local_paths import require_local_path
 from zarr_manifest.conversion.kerchunk.parquet.files import RefsFiles, parquet, refs_number
-from zarr_manifest.conversion.kerchunk.urls import Rewriting, SourceUrls, relative_path_notes
+from zarr_manifest.conversion.kerchunk.urls import SourceUrls, UrlRewriting, relative_path_notes
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     Node,
@@ -102,7 +102,7 @@ def read_kerchunk_parquet(
     access_by_prefix(allow)  # raises as everywhere
     parquet()
     root = require_local_path(references, "reference sets in Parquet are only read")
-    return _Importer(root, *_open(root), Rewriting(rewrite), stream_above).nodes()
+    return _Importer(root, *_open(root), UrlRewriting(rewrite), stream_above).nodes()
 
 
 # The set as a whole ----------------------------------------------------------------
@@ -230,7 +230,7 @@ class _Importer:
     root: Path
     documents: dict[str, Any]
     record_size: int
-    rewriting: Rewriting
+    rewriting: UrlRewriting
     stream_above: int
     _streams: list[RefsPartitions] = field(default_factory=list[RefsPartitions])
     _owned: set[str] = field(default_factory=set[str])
