@@ -16,6 +16,7 @@ from typing import Any
 
 import obstore.store
 import pytest
+from urllib3.util.connection import is_connection_dropped
 
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply, status
@@ -111,7 +112,7 @@ def test_other_reads_go_on_when_one_is_cancelled(http_server: FileServer) -> Non
     """Connections are handed on: the one that is cut off is nobody else's."""
     http_server.latency = 0.002
     http_server.put("f.bin", RAW)
-    sources, location = sources_of(http_server.url, retry_config=NO_RETRIES), None
+    sources = sources_of(http_server.url, retry_config=NO_RETRIES)
     location = location_of(http_server.url)
 
     async def read_all() -> None:
@@ -124,6 +125,28 @@ def test_other_reads_go_on_when_one_is_cancelled(http_server: FileServer) -> Non
                 assert body == RAW[4:12]
 
     asyncio.run(read_all())
+
+
+def test_a_late_cut_is_not_that_of_the_next_read(
+    http_server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before is cancelled when its connection has just been found to be usable."""
+    http_server.put("f.bin", RAW)
+    sources = sources_of(http_server.url, retry_config=NO_RETRIES)
+    location = location_of(http_server.url)
+    cut: list[Any] = []
+
+    def cut_after_looking(connection: Any) -> bool:
+        before, found = connection.transfer, is_connection_dropped(connection)
+        before.connection = connection
+        before.cancel()
+        cut.append(connection)
+        return found
+
+    monkeypatch.setattr("urllib3.connectionpool.is_connection_dropped", cut_after_looking)
+    for _ in range(2):
+        assert in_own_loop(sources.fetch(location, PART)) == RAW[4:12]
+    assert len(cut) == 1
 
 
 # ---------------------------------------------------------------- repeated requests

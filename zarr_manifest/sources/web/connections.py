@@ -120,10 +120,8 @@ class Transfer:
     def cancel(self) -> None:
         """End it: its connection is closed, and nothing is handed over once this returns."""
         self._cancelled.set()
-        connection = self.connection
-        # A connection whose answer has ended may belong to another transfer by now.
-        if connection is not None and connection.transfer is self:
-            connection.cut()
+        if (connection := self.connection) is not None:
+            connection.cut(self)
         with self.handing_over:
             pass
 
@@ -268,9 +266,20 @@ class _Connection(HTTPConnection):
     transfer: Transfer | None = None
     _answering: socket.socket | None = None
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._owning = threading.Lock()
+
     def connect(self) -> None:
         self._belong()
         super().connect()
+
+    @property
+    def is_connected(self) -> bool:
+        # The pool asks this of what it hands out: from then on, the transfer before cannot cut it.
+        with self._owning:
+            self.transfer = _current.transfer
+        return super().is_connected
 
     def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
         # urllib3 has changed its escapes, which a signature may cover. A proxy is asked for the
@@ -288,17 +297,20 @@ class _Connection(HTTPConnection):
         transfer.answer = answer = http.client.HTTPResponse(timed, **options)
         return answer
 
-    def cut(self) -> None:
-        """Close it, while its thread may be waiting for the server."""
-        waiting = self.sock or self._answering
-        if waiting is not None:
-            with suppress(OSError):
-                # Of the socket below TLS, which would wait for the server to agree.
-                socket.socket.shutdown(waiting, socket.SHUT_RDWR)
+    def cut(self, transfer: Transfer) -> None:
+        """Close it, while its thread may be waiting for the server; if it is a transfer's still."""
+        with self._owning:
+            waiting = self.sock or self._answering
+            if waiting is not None and self.transfer is transfer:
+                with suppress(OSError):
+                    # Of the socket below TLS, which would wait for the server to agree.
+                    socket.socket.shutdown(waiting, socket.SHUT_RDWR)
 
     def _belong(self) -> Transfer:
-        self.transfer = transfer = _current.transfer
+        transfer = _current.transfer
         assert transfer is not None
+        with self._owning:
+            self.transfer = transfer
         transfer.connection = self
         transfer.require_wanted()
         return transfer
