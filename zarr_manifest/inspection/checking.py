@@ -360,7 +360,9 @@ class _ChunkExaminer:
         check = self._check
         ranges = structs.replace(check.block.ranges, stops=check.stops)
         for rows in check.apart(check.wanted_rows()):
-            use, fail = functools.partial(self._take, rows), functools.partial(self._fail, rows)
+            positions = check.block.ranged[rows].tolist()
+            use = functools.partial(self._take, rows.tolist(), positions)
+            fail = functools.partial(self._fail, rows)
             await read_each(sources, ranges.of_rows(rows), use, fail)
 
     def _fail(
@@ -369,20 +371,23 @@ class _ChunkExaminer:
         self._check.fail(rows[numbers], error)
 
     def _take(
-        self, rows: npt.NDArray[np.int64], numbers: Sequence[int], bodies: Sequence[memoryview]
+        self,
+        rows: Sequence[int],
+        positions: Sequence[int],
+        numbers: Sequence[int],
+        bodies: Sequence[memoryview],
     ) -> None:
-        positions = self._check.block.ranged[rows[numbers]].tolist()
-        for row, position, body in zip(rows[numbers].tolist(), positions, bodies, strict=True):
-            self._examine(position, body, row)
+        for number, body in zip(numbers, bodies, strict=True):
+            self._examine(positions[number], body, rows[number])
         if self._record is None:
             return
         with self._lock:
-            self._unrecorded += positions
+            self._unrecorded += [positions[number] for number in numbers]
             self._unrecorded_bytes += sum(map(len, bodies)) + EACH * len(bodies)
             if self._unrecorded_bytes < _RECORDED:
                 return
-            positions, self._unrecorded, self._unrecorded_bytes = self._unrecorded, [], 0
-        self._record(Examined.of(self._check.block.key, positions, self._check.faults))
+            examined, self._unrecorded, self._unrecorded_bytes = self._unrecorded, [], 0
+        self._record(Examined.of(self._check.block.key, examined, self._check.faults))
 
     def _examine(self, position: int, body: memoryview, row: int | None = None) -> None:
         """Compare the bytes of a chunk with its checksum, and decode them."""

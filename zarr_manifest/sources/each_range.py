@@ -62,13 +62,13 @@ class _EachRange:
         self._ranges = ranges
         self._use = use
         self._fail = fail
-        self._rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._rows: list[int] = []
         self._arrived: set[int] = set()
 
     async def read(self, sources: Sources, rows: npt.NDArray[np.int64]) -> None:
         """Read ranges together."""
         while len(rows):
-            self._rows, self._arrived = rows, set()
+            self._rows, self._arrived = rows.tolist(), set()
             try:
                 await read_ranges(sources, self._ranges.of_rows(rows), self)
                 return
@@ -108,5 +108,5 @@ class _EachRange:
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Hand over some ranges."""
-        self._use(self._rows[rows].tolist(), bodies)
+        self._use([self._rows[row] for row in rows], bodies)
         self._arrived.update(rows)

@@ -387,8 +387,6 @@ class Arrival:
             self._bodies.clear()
         first = self._start + before
         last = first + len(piece)
-        # Unlike memoryviews, arrays let other threads run while they are copied.
-        data = np.frombuffer(piece, np.uint8)
         destinations = self._destinations()
         complete: dict[int, memoryview] = {}
         for number in range(self._complete, len(self._rows)):
@@ -400,11 +398,12 @@ class Arrival:
             begin, end = max(start, first), min(stop, last)
             if begin >= end:
                 continue  # inside a longer one, and complete
-            destination = destinations[number]
+            destination, part = destinations[number], piece[begin - first : end - first]
             if destination is not None:
-                destination[begin - start : end - start] = data[begin - first : end - first]
+                # Unlike memoryviews, arrays let other threads run while they are copied.
+                destination[begin - start : end - start] = np.frombuffer(part, np.uint8)
             elif number not in self._received:  # of an earlier attempt
-                self._keep(number, begin - start, piece[begin - first : end - first])
+                self._keep(number, begin - start, part)
                 if stop <= last:
                     complete[number] = self._bodies.pop(number)
         return complete
