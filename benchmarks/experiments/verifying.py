@@ -84,7 +84,7 @@ def run(effort: Effort) -> Iterator[Table]:
     columns = ("line", "curl MB/s", "piped to a CRC-32C", "verify MB/s", "share")
     table = Table(columns, title="Bytes of a web server")
     for line, bandwidth in _LINES.items():
-        mebibytes = 128 if bandwidth < 1e9 else effort.pick(1024, 128)
+        mebibytes = 128 if bandwidth < 1e9 else effort.pick(2048, 128)
         *rates, share = _bytes(mebibytes, bandwidth)
         table.add(line, *map(number, (*rates, share)))
         verdict = MET if share >= _LEAST_SHARE else NOT_MET
