@@ -35,6 +35,10 @@ _DECLARING = (TRANSFORMERS, TRANSFORMER_NAME)
 # Python's own functions go through some hundreds, depending on where they are called.
 _MOST_LEVELS = 100
 
+# How many levels a byte of JSON leads down.
+_LEVELS = np.zeros(256, np.int8)
+_LEVELS[list(b"[{")], _LEVELS[list(b"]}")] = 1, -1
+
 # A member's value, never inside a text: quotation marks in texts are escaped. On lines of their
 # own, ten thousand short names take three times as many bytes.
 _NAMES = r'(?<="partitions": )\[\s*+(?:"[0-9.]++",?+\s*+)++\]'
@@ -249,11 +253,6 @@ def _require_few_levels(document: bytes) -> None:
     is_outside = np.cumsum(codes == ord('"'), dtype=np.uint8) % 2 == 0
     if np.cumsum(_LEVELS[codes] * is_outside, dtype=np.int16).max() > _MOST_LEVELS:
         raise _too_deep()
-
-
-# How many levels a byte of JSON leads down.
-_LEVELS = np.zeros(256, np.int8)
-_LEVELS[list(b"[{")], _LEVELS[list(b"]}")] = 1, -1
 
 
 def element_size(metadata: dict[str, Any]) -> int:

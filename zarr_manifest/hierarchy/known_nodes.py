@@ -84,7 +84,7 @@ class KnownNodes(StoredNodes):
         super().__init__(store, build, remembered)
         self._has_met_all = False
         self._meeting = SharedCalls[str, None]()
-        self._settling = SharedCalls[tuple[int, str], Array | None]()
+        self._deciding = SharedCalls[tuple[int, str], Array | None]()
         self._reading_again = SharedCalls[str, bytes | None]()
 
     # Where a key is read -----------------------------------------------------------
@@ -286,9 +286,9 @@ class KnownNodes(StoredNodes):
 
     async def _decided(self, path: str) -> Array | None:
         """Find out what an array is by reading its metadata again, once for all who ask."""
-        return await self._settling.get((id(self), path), lambda: self._settle(path))
+        return await self._deciding.get((id(self), path), lambda: self._decide(path))
 
-    async def _settle(self, path: str) -> Array | None:
+    async def _decide(self, path: str) -> Array | None:
         stored = await self.stored(path)
         own = array = array_in(body := self.remembered.changes.counting(path, stored))
         expected = self._known(path).expected

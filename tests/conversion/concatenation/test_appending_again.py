@@ -86,14 +86,17 @@ def test_what_comes_before_is_refused(tmp_path: Path) -> None:
     assert files_below(tmp_path / "all.zarr") == before
 
 
+def rewritten(directory: Path, values: xr.Dataset, **encoding: Any) -> xr.Dataset:
+    """Write compressed values of days that are there already; return them."""
+    (directory / "new").mkdir()
+    variables = {"time": {"units": "days since 2000-01-01"}, "v": {"zlib": True, **encoding}}
+    values.to_netcdf(directory / "new" / "1.nc", encoding=variables)
+    return values
+
+
 def test_other_references_of_the_same_time_are_refused_or_replace(tmp_path: Path) -> None:
     root = archive(tmp_path, 3)
-    (tmp_path / "new").mkdir()
-    corrected = dataset(1, 1) + 100
-    corrected.to_netcdf(
-        tmp_path / "new" / "1.nc",
-        encoding={"time": {"units": "days since 2000-01-01"}, "v": {"zlib": True}},
-    )
+    corrected = rewritten(tmp_path, dataset(1, 1) + 100)
     before = files_below(root)
     with pytest.raises(NotConvertibleError, match="other references") as caught:
         zm.append(root, tmp_path / "new" / "1.nc", dim="time")
@@ -109,15 +112,7 @@ def test_other_references_of_the_same_time_are_refused_or_replace(tmp_path: Path
 
 def test_what_overlaps_in_part_is_replaced_to_its_end(tmp_path: Path) -> None:
     root = archive(tmp_path, 3)
-    (tmp_path / "new").mkdir()
-    later = dataset(2, 2) + 100
-    later.to_netcdf(
-        tmp_path / "new" / "1.nc",
-        encoding={
-            "time": {"units": "days since 2000-01-01"},
-            "v": {"zlib": True, "chunksizes": (1, 2)},
-        },
-    )
+    later = rewritten(tmp_path, dataset(2, 2) + 100, chunksizes=(1, 2))
     with pytest.raises(NotConvertibleError):
         zm.append(root, tmp_path / "new" / "1.nc", dim="time")
     zm.append(root, tmp_path / "new" / "1.nc", dim="time", replace=True)

@@ -19,7 +19,7 @@ from zarr_manifest.conversion.files import (
     documents_along,
     files_named,
     hierarchy_nodes,
-    read_each,
+    read_one_by_one,
     unusable_files,
 )
 from zarr_manifest.conversion.joining import Input, chunks_of
@@ -88,7 +88,7 @@ def open_inputs(
     loadable = tuple(loadable_variables)
     open_one = partial(_opened, allow=allow, loadable=loadable)
     with ThreadPoolExecutor(CONCURRENT) as threads:
-        read = read_each(
+        read = read_one_by_one(
             [each for _, each in found if isinstance(each, str)],
             keep_going=keep_going,
             parallel=parallel or threads,

@@ -251,7 +251,7 @@ def _by_itself(file: FoundFile, work: FileWork) -> list[Node] | Unusable:
         return Unusable(file.url, error)
 
 
-def read_each(
+def read_one_by_one(
     urls: Sequence[str],
     *,
     keep_going: bool,

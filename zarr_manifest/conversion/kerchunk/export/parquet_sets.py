@@ -137,7 +137,8 @@ class _Export:
             references, stated = self._write(array)
             self._add(array.path, ".zarray", array.finish(self.report, references, stated))
         except ManifestError:
-            shutil.rmtree(self.directory / array.path, ignore_errors=True)
+            if (directory := self.directory / array.path).exists():
+                shutil.rmtree(directory)
             raise
 
     def _write(self, array: ExportedArray) -> tuple[int, int]:
