@@ -88,13 +88,15 @@ def open_inputs(
     loadable = tuple(loadable_variables)
     open_one = partial(_opened, allow=allow, loadable=loadable)
     with ThreadPoolExecutor(CONCURRENT) as threads:
-        read = read_one_by_one(
-            [each for _, each in found if isinstance(each, str)],
-            keep_going=keep_going,
-            parallel=parallel or threads,
-            loadable_variables=loadable or None,
-            scans=scans,
-            allow=allow,
+        read = iter(
+            read_one_by_one(
+                [each for _, each in found if isinstance(each, str)],
+                keep_going=keep_going,
+                parallel=parallel or threads,
+                loadable_variables=loadable or None,
+                scans=scans,
+                allow=allow,
+            )
         )
         contents = [next(read) if isinstance(each, str) else None for _, each in found]
         opened = list(threads.map(open_one, found, contents))

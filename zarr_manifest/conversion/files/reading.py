@@ -242,9 +242,9 @@ def _apart(
 
 
 @unstable_types_accepted
-def _by_itself(file: FoundFile, work: FileWork) -> list[Node] | Unusable:
+def _by_itself(file: FoundFile, work: FileWork) -> list[Node] | Unusable | None:
     try:
-        return list(_one_file(file, work))
+        return None if file.format in ZARR_FORMATS else list(_one_file(file, work))
     except ManifestError as error:
         if not work.keep_going:
             raise
@@ -259,8 +259,8 @@ def read_one_by_one(
     loadable_variables: Iterable[str] | None,
     scans: str | Path | None,
     allow: Allow,
-) -> Iterator[list[Node] | Unusable | None]:
-    """Yield what is in each file by itself, or why it is left out; None for a Zarr hierarchy.
+) -> list[list[Node] | Unusable | None]:
+    """Return what is in each file by itself, or why it is left out; None for a Zarr hierarchy.
 
     Parameters
     ----------
@@ -277,21 +277,10 @@ def read_one_by_one(
     work = FileWork.of(
         None, loadable_variables, INLINE_LIMIT, None, scans, allow, keep_going=keep_going
     )
-    found = check_files(urls, None, work.sources)
-    failed = [each for each in found if isinstance(each, Unusable)]
-    if failed and not keep_going:
-        raise unusable_files(failed, len(urls))
-    usable = [each for each in found if isinstance(each, FoundFile)]
-    files = [each for each in usable if each.format not in ZARR_FORMATS]
-    names = [each.url for each in files]
-    # Without files, what parses them is not needed.
-    made = in_parallel(partial(_by_itself, work=work), files, names, parallel) if files else ()
-    results = iter(made)
-    for each in found:
-        if isinstance(each, Unusable):
-            yield each
-        else:
-            yield None if each.format in ZARR_FORMATS else next(results)
+    # Kept scans are looked for where files are parsed.
+    driven, make = replace(work, scans=None), partial(_by_itself, work=work)
+    found: dict[int, Any] = dict(each_file(urls, driven, make, ScanReport(), parallel=parallel))
+    return [found[number] for number in range(len(urls))]
 
 
 def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
