@@ -87,7 +87,6 @@ REPLACED = {
     "sources.range_reading.MOST_BYTES_IN_FLIGHT",
     "sources.range_reading._MOST_BYTES_PER_CALL",
     "sources.range_reading._WORTH_A_THREAD",
-    "sources.sources.DEFAULT_MAX_REQUEST",
     "writing.array_writer.MOST_NAMES",
     "writing.given_entries._BATCH_SIZE",
 }

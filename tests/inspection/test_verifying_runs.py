@@ -179,7 +179,7 @@ def comparable(report: Report) -> dict[str, Any]:
 def test_results_count_for_a_while_and_failures_come_first(
     root: Path, tmp_path: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zarr_manifest.inspection.blocks._MOST_BYTES", 2**13)
+    monkeypatch.setattr("zarr_manifest.inspection.blocks._MOST_BYTES", 2**14)
     allow, body = in_one_object(root, http_server, count=8, size=4096)
     bad = bytearray(body)
     bad[5 * 4096] ^= 1
@@ -258,7 +258,6 @@ def test_workers_find_the_same(root: Path) -> None:
         assert comparable(zm.verify(root, parallel=forks, **options)) == expected
 
 
-@pytest.mark.combinations
 @pytest.mark.combinations
 def test_workers_of_a_cluster_find_the_same(
     root: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,37 @@ def test_an_object_that_cannot_be_read_is_asked_for_twice(
     assert len([each for each in http_server.requests if each.target == "/f"]) == 2
 
 
+def test_many_ranges_take_few_requests_and_little_memory(http_server: FileServer) -> None:
+    """Of what is used as it arrives, no more is held than the pieces that are arriving."""
+    size, count = 2**20, 128
+    http_server.put("f", bytes(size * count))
+    http_server.clear()
+    sources = sources_of(**{http_server.url: anonymous(retry_config=QUICK)})
+    at = Base.parse("./").resolve(f"{http_server.url}/f")
+    starts = np.arange(count, dtype=np.int64) * size
+    ranges = ManyRanges(
+        [SourceObject(at, NO_CONDITIONS)], np.zeros(count, np.int64), starts, starts + size
+    )
+    sizes: list[int] = []
+
+    def use(_: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        sizes.extend(map(len, bodies))
+
+    tracemalloc.start()
+    try:
+        asyncio.run(read_each(sources, ranges, use, refuse))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sizes == [size] * count
+    assert len(http_server.requests) == 2
+    assert peak < 16 * size
+
+
+def refuse(_: Sequence[int], error: ManifestError) -> None:
+    raise error
+
+
 def test_errors_of_what_is_done_end_the_read(http_server: FileServer) -> None:
     """Whether with the bytes of a range, or where it cannot be read."""
     http_server.put("f", BODY)
@@ -120,9 +152,6 @@ def test_errors_of_what_is_done_end_the_read(http_server: FileServer) -> None:
     def use(rows: Sequence[int], _: Sequence[memoryview]) -> None:
         if 4 in rows:
             raise ChecksumMismatchError("another one")
-
-    def refuse(rows: Sequence[int], error: ManifestError) -> None:
-        raise error
 
     for name, kind in (("f", ChecksumMismatchError), ("missing", SourceNotFoundError)):
         at = Base.parse("./").resolve(f"{http_server.url}/{name}")

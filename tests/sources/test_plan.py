@@ -30,9 +30,7 @@ class Planned(NamedTuple):
 def plan(ranges: list[Range], max_gap: int, max_size: int) -> list[Planned]:
     """Return the requests for ranges of a remote object; one range is always requested as it is."""
     sources = Sources({"s3://b/": None}, HIERARCHY, max_gap=max_gap)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zarr_manifest.sources.sources.DEFAULT_MAX_REQUEST", max_size)
-        planned = sources.plan(UrlLocation("s3", "b", "f"), ranges)
+    planned = sources.plan(UrlLocation("s3", "b", "f"), ranges, max_size)
     return [Planned(each.start, each.stop, each.members) for each in planned]
 
 

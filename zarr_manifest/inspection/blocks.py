@@ -41,7 +41,7 @@ from zarr_manifest.sources import ManyRanges, SourceObject
 MOST_CHUNKS = 32_000
 
 # What a chunk counts as besides its bytes.
-EACH = 1024
+EACH = 4096
 
 # Bytes to read of one block.
 _MOST_BYTES = MOST_CHUNKS * EACH

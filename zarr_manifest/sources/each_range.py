@@ -25,6 +25,9 @@ type Fail = Callable[[Sequence[int], ManifestError], None]
 # Ranges that are read together: more gain little, and take a hundred bytes each.
 _MOST_RANGES = 2**15
 
+# What arrives is used at once, and need not be held: longer requests cost less for each byte.
+_MAX_REQUEST = 64 * 1024 * 1024
+
 # About a range of an object, rather than the whole of it.
 _OF_A_RANGE = (RangeOutOfBoundsError, ShortReadError)
 
@@ -70,7 +73,7 @@ class _EachRange:
         while len(rows):
             self._rows, self._arrived = rows.tolist(), set()
             try:
-                await read_ranges(sources, self._ranges.of_rows(rows), self)
+                await read_ranges(sources, self._ranges.of_rows(rows), self, _MAX_REQUEST)
                 return
             except RangeError as failed:
                 failed_row = int(rows[failed.row])

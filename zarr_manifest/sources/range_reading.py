@@ -28,7 +28,7 @@ from zarr_manifest.sources.concurrency import (
 from zarr_manifest.sources.directories import OpenFile
 from zarr_manifest.sources.local_files import FileReader
 from zarr_manifest.sources.plan import PlannedRequest
-from zarr_manifest.sources.sources import Sources
+from zarr_manifest.sources.sources import DEFAULT_MAX_REQUEST, Sources
 
 
 class SourceObject(Struct, frozen=True):
@@ -122,11 +122,18 @@ class RangeError(Exception):
 # same time: all tasks of an event loop, and zarr has one per process.
 MOST_BYTES_IN_FLIGHT = 128 * 1024 * 1024
 
+# Of one answer, at most: the memory of ranges that have been received is free.
+_MOST_HELD = 32 * 1024 * 1024
+
 _budgets = WeakKeyDictionary[asyncio.AbstractEventLoop, Budget]()
 
 
-async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) -> None:
+async def read_ranges(
+    sources: Sources, ranges: ManyRanges, receiver: Receiver, max_size: int = DEFAULT_MAX_REQUEST
+) -> None:
     """Read ranges of objects, and hand each to the receiver exactly once.
+
+    Requests that several ranges share are no longer than `max_size` bytes.
 
     Raises
     ------
@@ -144,7 +151,7 @@ async def read_ranges(sources: Sources, ranges: ManyRanges, receiver: Receiver) 
             others.append((source, rows))
         else:
             local.append(_FileRanges(*file, source, rows))
-    reading = _Reading(sources, ranges, receiver, threading.Event())
+    reading = _Reading(sources, ranges, receiver, max_size, threading.Event())
     shares = _divided(ranges, local, thread_count())
     reads = [in_decoding_thread(reading.read_files, share) for share in shares]
     await all_or_none([*reads, *reading.requests(others)], reading.stop)
@@ -188,6 +195,7 @@ class _Reading(Struct, frozen=True):
     sources: Sources
     ranges: ManyRanges
     receiver: Receiver
+    max_size: int
     stop: threading.Event
 
     def requests(
@@ -197,7 +205,8 @@ class _Reading(Struct, frozen=True):
 
         def planned() -> Iterator[_Planned]:
             for source, rows in objects:
-                for request in self.sources.plan(source.location, self.ranges.spans(rows)):
+                spans = self.ranges.spans(rows)
+                for request in self.sources.plan(source.location, spans, self.max_size):
                     yield source, [rows[member] for member in request.members], request
 
         requests, budget = planned(), _budget()
@@ -207,7 +216,9 @@ class _Reading(Struct, frozen=True):
 
     async def _read(self, requests: Iterator[_Planned], budget: Budget) -> None:
         for source, rows, request in requests:
-            async with budget.taken(request.stop - request.start):
+            size = request.stop - request.start
+            # Of several ranges, the first are used while the others arrive.
+            async with budget.taken(size if len(rows) == 1 else min(size, _MOST_HELD)):
                 await self._answer(source, rows, request)
 
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:

@@ -147,11 +147,16 @@ class Sources:
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 
-    def plan(self, location: Location, ranges: Sequence[tuple[int, int]]) -> list[PlannedRequest]:
+    def plan(
+        self,
+        location: Location,
+        ranges: Sequence[tuple[int, int]],
+        max_size: int = DEFAULT_MAX_REQUEST,
+    ) -> list[PlannedRequest]:
         """Merge ranges of one object into few requests; see :func:`plan_requests`."""
         if self._max_gap < 0 or len(ranges) == 1:
             return [PlannedRequest(*span, (i,)) for i, span in enumerate(ranges)]
-        max_gap, max_size = self._max_gap, DEFAULT_MAX_REQUEST
+        max_gap = self._max_gap
         if self.is_on_disk(location):
             max_gap = min(max_gap, _MAX_GAP_ON_DISK)
             max_size = min(max_size, _MAX_REQUEST_ON_DISK)
