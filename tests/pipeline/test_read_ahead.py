@@ -108,6 +108,41 @@ def test_nothing_is_fetched_twice(array: Any, http_server: FileServer) -> None:
     assert requested(http_server) <= 2 * before
 
 
+@pytest.mark.parametrize("part", [CHUNKS, 24, 12])
+def test_the_next_array_is_read_like_the_one_before(
+    http_server: FileServer, root: Path, part: int
+) -> None:
+    """As much of it is read ahead at once as was of use, and no more."""
+    declare(http_server, root)
+    first, second = opened(http_server, root), opened(http_server, root)
+    for number in ORDER:
+        if number < part:
+            chunk(first, number)
+    before = requested(http_server)
+    for number in ORDER[:2]:
+        chunk(second, number)
+    assert held().nbytes == (part - 2) * CHUNK
+    for number in ORDER[2:]:
+        if number < part:
+            chunk(second, number)
+    assert requested(http_server) <= before + part // EACH + 2
+    assert held().nbytes == 0
+
+
+def test_an_array_is_not_read_like_one_that_was_read_ahead_in_vain(
+    http_server: FileServer, root: Path
+) -> None:
+    declare(http_server, root)
+    first, second = opened(http_server, root), opened(http_server, root)
+    for number in ORDER[:-1]:
+        chunk(first, number)
+    left = held().nbytes
+    assert left == CHUNK
+    for number in ORDER[:2]:
+        chunk(second, number)
+    assert held().nbytes - left <= 12 * CHUNK
+
+
 def test_a_single_look_reads_one_chunk(array: Any, http_server: FileServer) -> None:
     chunk(array, 20)
     assert requested(http_server) == 1

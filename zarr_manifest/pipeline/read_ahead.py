@@ -34,7 +34,7 @@ MOST_BYTES_AHEAD = 64 * 1024 * 1024
 # Selections of more chunks gain little from others.
 _MOST_WANTED = 4
 
-# Chunks of a block: at first, and once many have been used.
+# Chunks of a block: at first, and once many have been used, of this array or of the one before.
 _FIRST_BLOCK = 12
 _LARGEST_BLOCK = 48
 _MOST_BYTES_OF_BLOCK = 8 * 1024 * 1024
@@ -127,6 +127,8 @@ class _Reads(Struct, eq=False):
         When the latest reads were, and of which chunks.
     known : set of tuple of int
         Chunks that were read, or read ahead, since the same chunk was read twice.
+    first_block : int
+        Number of chunks that are read ahead together at first.
     used_chunks, used, in_vain : int
         Chunks, and bytes, that were read ahead and used; bytes that nobody asked for.
     has_failed : bool
@@ -138,6 +140,7 @@ class _Reads(Struct, eq=False):
         default_factory=lambda: deque[tuple[float, Index]](maxlen=_RECENT)
     )
     known: set[Index] = field(default_factory=set[Index])
+    first_block: int = _FIRST_BLOCK
     used_chunks: int = 0
     used: int = 0
     in_vain: int = 0
@@ -151,10 +154,15 @@ class _Reads(Struct, eq=False):
     @property
     def largest_block(self) -> int:
         """Number of chunks that may be read ahead together: the more, the more were of use."""
-        size = _FIRST_BLOCK
+        size = self.first_block
         while size < _LARGEST_BLOCK and self.used_chunks >= 2 * size:
             size *= 2
-        return size
+        return min(size, _LARGEST_BLOCK)
+
+    def of_next_array(self) -> _Reads:
+        """Return how reading another array begins: as much at once as was of use of this one."""
+        was_of_use = 0 if self.chunks else len(self.known)
+        return _Reads(first_block=max(was_of_use, _FIRST_BLOCK))
 
     def note(self, indices: Iterable[Index], now: float) -> None:
         """Remember that chunks have been read."""
@@ -182,6 +190,7 @@ class ReadAhead:
 
     def __init__(self) -> None:
         self._arrays = WeakKeyDictionary[ChunkManifestTransformer, _Reads]()
+        self._latest = _Reads()
         self._held: dict[_ChunkAhead, None] = {}  # the oldest first
         self._bytes = 0
         self._reading: set[asyncio.Task[None]] = set()
@@ -227,7 +236,7 @@ class ReadAhead:
             return {}
         reads = self._arrays.get(array)
         if reads is None:
-            reads = self._arrays[array] = _Reads()
+            reads = self._arrays[array] = self._latest = self._latest.of_next_array()
         positions: dict[Index, int] = {
             tuple(indices[position].tolist()): position for position in located.ranged.tolist()
         }
