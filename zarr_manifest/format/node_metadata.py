@@ -38,6 +38,7 @@ _MOST_LEVELS = 100
 # How many levels a byte of JSON leads down.
 _LEVELS = np.zeros(256, np.int8)
 _LEVELS[list(b"[{")], _LEVELS[list(b"]}")] = 1, -1
+_OTHER_CODES = bytes(code for code in range(256) if code not in b'"[]{}')
 
 # A member's value, never inside a text: quotation marks in texts are escaped. On lines of their
 # own, ten thousand short names take three times as many bytes.
@@ -249,7 +250,8 @@ def _require_few_levels(document: bytes) -> None:
         text = document.decode(json.detect_encoding(document), "surrogatepass")
         document = text.encode(errors="surrogatepass")
     # A quotation mark that is not escaped begins or ends a string.
-    codes = np.frombuffer(document.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    unescaped = document.replace(b"\\\\", b"").replace(b'\\"', b"")
+    codes = np.frombuffer(unescaped.translate(None, _OTHER_CODES), np.uint8)
     is_outside = np.cumsum(codes == ord('"'), dtype=np.uint8) % 2 == 0
     if np.cumsum(_LEVELS[codes] * is_outside, dtype=np.int16).max() > _MOST_LEVELS:
         raise _too_deep()
