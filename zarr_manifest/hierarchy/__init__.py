@@ -48,42 +48,6 @@ if TYPE_CHECKING:
         read_nodes,
     )
 
-__all__ = [
-    "CONCURRENCY",
-    "ChunkKeyEncoding",
-    "ChunkManifestTransformer",
-    "ConditionCheck",
-    "Contradiction",
-    "DeclaredArray",
-    "InspectedHierarchy",
-    "ListedOtherwise",
-    "LoadedManifest",
-    "LocatedChunks",
-    "ManifestDocuments",
-    "ManifestStore",
-    "Node",
-    "Partition",
-    "Verify",
-    "being_changed",
-    "contradiction",
-    "copies_in",
-    "encode_fill_chunk",
-    "fetch_document",
-    "find_contradiction",
-    "interpret_array",
-    "interpret_document_of",
-    "list_nodes",
-    "no_hierarchy",
-    "nodes_of",
-    "only_consolidated",
-    "open_for_reading",
-    "partitions_to_read",
-    "prepare_zarr",
-    "ranges_of",
-    "read_nodes",
-    "store_underneath",
-]
-
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:
     __getattr__ = from_modules(

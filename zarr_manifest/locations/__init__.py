@@ -2,10 +2,10 @@
 
 from zarr_manifest.locations.allow_list import (
     AllowList,
-    ReferencedLocation,
     suggest_prefixes,
     summarize,
 )
+from zarr_manifest.locations.allow_list import ReferencedLocation as ReferencedLocation
 from zarr_manifest.locations.kinds import (
     Cloud,
     Files,
@@ -34,33 +34,3 @@ from zarr_manifest.locations.resolving import (
     relative_reference,
     resolver,
 )
-
-__all__ = [
-    "AllowList",
-    "Base",
-    "Cloud",
-    "Files",
-    "Location",
-    "ReferencedLocation",
-    "StorageKind",
-    "StoreLocation",
-    "UrlLocation",
-    "WebServers",
-    "escape_bare_percent",
-    "is_relative",
-    "is_url",
-    "kind_of",
-    "known_schemes",
-    "local_location",
-    "local_reference",
-    "path_of_file_url",
-    "quote_path",
-    "redact",
-    "relative_reference",
-    "resolver",
-    "split_url",
-    "storage_kinds",
-    "suggest_prefixes",
-    "summarize",
-    "without_secrets",
-]

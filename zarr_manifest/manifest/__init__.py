@@ -18,11 +18,11 @@ from zarr_manifest.manifest.references import (
     Columns,
     Extras,
     PathNumbers,
-    Reference,
     References,
     Row,
     path_table,
 )
+from zarr_manifest.manifest.references import Reference as Reference
 from zarr_manifest.manifest.text_columns import TextColumns, distinct_numbers
 
 if TYPE_CHECKING:
@@ -32,35 +32,6 @@ if TYPE_CHECKING:
         references_from_columns,
     )
     from zarr_manifest.manifest.manifest import Manifest, references_of
-
-__all__ = [
-    "EMPTY",
-    "INLINE",
-    "TO_THE_END",
-    "ChunkNumbers",
-    "Columns",
-    "Extras",
-    "Grid",
-    "JoinedReferences",
-    "Manifest",
-    "MemberRows",
-    "NumberedPaths",
-    "PathNumbers",
-    "Reference",
-    "References",
-    "Row",
-    "TextColumns",
-    "canonical_keys",
-    "conditions_of",
-    "distinct_numbers",
-    "entry_of",
-    "interpret_keys",
-    "interpret_manifest",
-    "join_references",
-    "path_table",
-    "references_from_columns",
-    "references_of",
-]
 
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:

@@ -1,5 +1,3 @@
 """Whole selections of manifest arrays: looked up, planned, fetched and decoded together."""
 
 from zarr_manifest.pipeline.bulk_pipeline import BulkCodecPipeline
-
-__all__ = ["BulkCodecPipeline"]

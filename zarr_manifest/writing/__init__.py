@@ -15,7 +15,9 @@ from zarr_manifest.writing.chunk_places import (
     chunk_name,
     chunk_place,
 )
-from zarr_manifest.writing.cleaning import CleaningReport, UnusedObject, clean
+from zarr_manifest.writing.cleaning import CleaningReport as CleaningReport
+from zarr_manifest.writing.cleaning import UnusedObject as UnusedObject
+from zarr_manifest.writing.cleaning import clean
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, Stored, guarded_store, repeatedly
 from zarr_manifest.writing.editing import edit
@@ -23,32 +25,3 @@ from zarr_manifest.writing.edits import is_native
 from zarr_manifest.writing.recovering import recover
 from zarr_manifest.writing.threads import Call, in_threads
 from zarr_manifest.writing.writing import create_array, write_manifest
-
-__all__ = [
-    "SMALL_CHUNK",
-    "SMALL_MANIFEST",
-    "ArrayWriter",
-    "Call",
-    "Change",
-    "ChunkPlace",
-    "CleaningReport",
-    "Form",
-    "GuardedStore",
-    "Stored",
-    "UnusedObject",
-    "checksums_to_keep",
-    "chunk_checksum",
-    "chunk_name",
-    "chunk_place",
-    "clean",
-    "create_array",
-    "edit",
-    "entries",
-    "guarded_store",
-    "in_threads",
-    "is_native",
-    "recover",
-    "repeatedly",
-    "small_size",
-    "write_manifest",
-]
