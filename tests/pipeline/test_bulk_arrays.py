@@ -25,6 +25,7 @@ from tests.conftest import PIPELINES
 from tests.hierarchies import FIELD, Values
 from tests.processes import CONTEXT
 from zarr_manifest.pipeline import BulkCodecPipeline
+from zarr_manifest.sources import read_ranges
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
@@ -36,13 +37,12 @@ EXTERNAL = "a/b/external"
 def selections(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many chunks each selection had that was read in bulk."""
     found: list[int] = []
-    original = zm.ManifestStore.read_ranges
 
-    async def counting(store: Any, ranges: Any, receiver: Any) -> None:
+    async def counting(sources: Any, ranges: Any, receiver: Any) -> None:
         found.append(len(ranges))
-        await original(store, ranges, receiver)
+        await read_ranges(sources, ranges, receiver)
 
-    monkeypatch.setattr(zm.ManifestStore, "read_ranges", counting)
+    monkeypatch.setattr("zarr_manifest.pipeline.bulk_pipeline.read_ranges", counting)
     return found
 
 

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from zarr.abc.codec import CodecPipeline
 
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer, ConditionCheck, Verify
-    from zarr_manifest.sources import ManyRanges, Receiver
 
 
 class ManifestStore(ReadableStore):
@@ -176,9 +175,10 @@ class ManifestStore(ReadableStore):
         """Create what is not pickled: clients, and the arrays that were seen."""
         prepare_zarr()
         self._directories = local_directories(self._allow)
-        self._sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
+        #: Where the bytes come from.
+        self.sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
         self._readable = self._seen(inside_store(self._store, self._directories))
-        self._is_on_disk = self._sources.hierarchy_is_on_disk
+        self._is_on_disk = self.sources.hierarchy_is_on_disk
         self._reads_remote = may_be_remote(self._allow)
         #: Whether the hierarchy, or any authorised location, is remote.
         self.may_be_remote = self._reads_remote or not self._is_on_disk
@@ -234,7 +234,7 @@ class ManifestStore(ReadableStore):
             path,
             metadata,
             configuration,
-            self._sources,
+            self.sources,
             self._store,
             base=self._base,
             verify=self._verify,
@@ -345,12 +345,6 @@ class ManifestStore(ReadableStore):
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to; None for what is stored natively."""
         return await self._nodes.likely_array(key)
-
-    async def read_ranges(self, ranges: ManyRanges, receiver: Receiver) -> None:
-        """Read many ranges of sources; see ``zarr_manifest.sources.read_ranges``."""
-        from zarr_manifest.sources import read_ranges
-
-        await read_ranges(self._sources, ranges, receiver)
 
     @property
     def underneath(self) -> Store:

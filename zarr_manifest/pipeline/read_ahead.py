@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
-from zarr_manifest.sources import ManyRanges, RangeError
+from zarr_manifest.sources import ManyRanges, RangeError, read_ranges
 
 #: Bytes that may have been read ahead, for all arrays that an event loop reads.
 MOST_BYTES_AHEAD = 64 * 1024 * 1024
@@ -114,6 +114,11 @@ class _ChunkAhead(Struct, eq=False):
     body: asyncio.Future[bytes | None]
     read_at: float
     size: int = 0
+
+    def set_body(self, body: bytes | None) -> None:
+        """Give the bytes, or None, to all who wait for the chunk."""
+        if not self.body.done():
+            self.body.set_result(body)
 
 
 class _Reads(Struct, eq=False):
@@ -316,17 +321,16 @@ class ReadAhead:
             arriving = [ordered[position] for position in positions]
             checksums = [located.checksums.get(position) for position in positions]
             for chunk in set(ordered).difference(arriving):
-                _settle(chunk, None)
-            await store.read_ranges(
-                ranges, _AheadReceiver(arriving, checksums, asyncio.get_running_loop())
-            )
+                chunk.set_body(None)
+            receiver = _AheadReceiver(arriving, checksums, asyncio.get_running_loop())
+            await read_ranges(store.sources, ranges, receiver)
         except (ManifestError, RangeError):
             # Only tasks that want the chunk get the error.
             reads.has_failed = True
         finally:
             for chunk in chunks.values():
                 if not chunk.body.done():
-                    _settle(chunk, None)
+                    chunk.set_body(None)
                     self._drop(chunk)
 
     def _reserve(
@@ -403,12 +407,7 @@ class _AheadReceiver(Struct, frozen=True):
             checksum = self.checksums[row]
             if checksum is not None:
                 verify_checksum(checksum, body)
-            self.loop.call_soon_threadsafe(_settle, self.chunks[row], bytes(body))
-
-
-def _settle(chunk: _ChunkAhead, body: bytes | None) -> None:
-    if not chunk.body.done():
-        chunk.body.set_result(body)
+            self.loop.call_soon_threadsafe(self.chunks[row].set_body, bytes(body))
 
 
 def _is_local(array: ChunkManifestTransformer, ranges: ManyRanges) -> bool:

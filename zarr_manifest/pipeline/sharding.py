@@ -27,7 +27,7 @@ from zarr_manifest.pipeline.delivery import (
     WantedChunks,
 )
 from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout, inner_requests, tuple_of
-from zarr_manifest.sources import ManyRanges, RangeError, SourceObject
+from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, read_ranges
 
 _NONE = np.zeros(0, np.int64)
 
@@ -324,7 +324,7 @@ class ShardedSelection(WantedChunks):
         self, ranges: ManyRanges, receiver: Any, shards: Sequence[Shard]
     ) -> None:
         try:
-            await self.store.read_ranges(ranges, receiver)
+            await read_ranges(self.store.sources, ranges, receiver)
         except RangeError as failed:
             shard = shards[failed.row]
             if isinstance(failed.error, RangeOutOfBoundsError):
