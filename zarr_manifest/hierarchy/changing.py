@@ -8,13 +8,29 @@ manifest arrays is zarr's, and everything in it may change.
 
 from __future__ import annotations
 
-from zarr.abc.buffer import Buffer
+import contextlib
+import functools
 
-from zarr_manifest.errors import Advice, ReadOnlyError, Setting
-from zarr_manifest.format import METADATA_NAMES, likely_owner
+from zarr.abc.buffer import Buffer
+from zarr.abc.store import Store
+
+from zarr_manifest.errors import (
+    Advice,
+    LocationNotAllowedError,
+    ManifestError,
+    ReadOnlyError,
+    Setting,
+    SourceAccessDeniedError,
+)
+from zarr_manifest.format import METADATA_NAMES, join, likely_owner
 from zarr_manifest.hierarchy.contradictions import being_changed
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.node_table import Chunk
+from zarr_manifest.sources import in_order
+from zarr_manifest.stores import list_names
+
+# Number of metadata documents to read at the same time.
+_CONCURRENT_CALLS = 16
 
 _EDIT = Setting("edit", python="with zarr_manifest.edit(location) as root: ...")
 
@@ -81,14 +97,17 @@ async def require_no_manifest_below(known: KnownNodes, directory: str) -> None:
         As of :func:`require_writable`.
     """
     await _require_native(known, directory, directory)
-    await known.meet_below(directory, again=True)
+    await _meet_below(known, directory, again=True)
     await _require_native(known, directory, directory)
 
 
 async def _require_native(known: KnownNodes, key: str, path: str) -> None:
     """Refuse to change a node of a hierarchy with manifest arrays, or one that is being changed."""
     if not known.declared:
-        await known.meet_hierarchy(path)
+        await _see(known, path)
+        if not known.has_met_all:
+            await known.meeting.get("", functools.partial(_meet_below, known, ""))
+            known.has_met_all = True
     if known.declared:
         raise ReadOnlyError(
             "outside of an edit, a hierarchy with manifest arrays gets values of native arrays, "
@@ -104,6 +123,49 @@ async def _require_native(known: KnownNodes, key: str, path: str) -> None:
         await known.see_group(group)
     if known.remembered.changes:
         raise being_changed(path)
+
+
+async def _meet_below(known: KnownNodes, path: str, *, again: bool = False) -> None:
+    """Read nodes from a path downwards, or all of them again, until one declares a manifest.
+
+    Consolidated metadata describe the nodes below their group, unless all are read again.
+    Unlike ``list_nodes``, lists groups but no arrays: a bucket with a million native chunks
+    would be asked for a thousand lists before zarr may write metadata.
+    """
+    level = [path]
+    while level and not known.declared:
+        nodes = [each for each in level if again or not known.declares_nothing(each)]
+        calls = (functools.partial(_see, known, each) for each in nodes)
+        async for _ in in_order(calls, _CONCURRENT_CALLS):
+            pass
+        states = {each: known.state_of(each) for each in level}
+        level = [
+            join(group, name)
+            for group, state in states.items()
+            if (state.own == "group" or not group) and (again or not state.described)
+            for name in await _names_in(known.store, group)
+        ]
+
+
+async def _names_in(store: Store, group: str) -> list[str]:
+    """Return the names of what may be members of a group; none if it cannot be listed."""
+    if not store.supports_listing:
+        return []
+    try:
+        names = await list_names(store, group)
+    except (PermissionError, SourceAccessDeniedError):
+        return []  # zarr would write without listing
+    return [name for name in names if name not in METADATA_NAMES]
+
+
+async def _see(known: KnownNodes, path: str) -> None:
+    """Read and record the metadata of a node."""
+    with contextlib.suppress(LocationNotAllowedError):  # behind a link that leads out
+        body = await known.metadata(path)
+        if body is not None:
+            # What cannot be interpreted is recorded, and is an error once it is opened.
+            with contextlib.suppress(ManifestError):
+                known.reveal(path, body)
 
 
 def _is_metadata(key: str) -> bool:

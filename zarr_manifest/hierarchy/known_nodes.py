@@ -3,22 +3,24 @@
 Nodes that are not in the table are read. A worker that received a pickled store has only the
 paths of the arrays that declared a manifest: it finds the owner of a key by reading the
 ``zarr.json`` files above it, and a declaration that is no longer there is an error.
+
+A change is committed with the copies in a group, in general the root, and own metadata follow. So
+whoever reads these one after the other may meet some of before and some of after a change. A reader
+that has seen the copies knows what to expect: of what differs from it, the group is read again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from zarr.abc.store import Store
+from zarr.buffer import default_buffer_prototype
 
 from zarr_manifest.errors import (
-    LocationNotAllowedError,
     ManifestError,
-    SourceAccessDeniedError,
+    in_context,
 )
 from zarr_manifest.format import (
     METADATA_NAMES,
@@ -35,6 +37,7 @@ from zarr_manifest.format import (
     undeclared_kind,
 )
 from zarr_manifest.hierarchy.contradictions import (
+    changed_since,
     contradiction,
     no_longer_native,
     only_consolidated,
@@ -49,14 +52,13 @@ from zarr_manifest.hierarchy.node_table import (
     ConsolidatedCopy,
     Metadata,
     Native,
+    NodeTable,
     Remembered,
     Route,
     Undecided,
     is_manifest_array,
 )
-from zarr_manifest.hierarchy.stored_nodes import StoredNodes, array_in
-from zarr_manifest.sources import SharedCalls, in_order
-from zarr_manifest.stores import list_names
+from zarr_manifest.sources import SharedCalls
 
 if TYPE_CHECKING:
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
@@ -64,26 +66,33 @@ if TYPE_CHECKING:
 # Number of metadata documents to read at the same time.
 _CONCURRENT_CALLS = 16
 
+# Number of times that a member and its group are read until they belong to the same state.
+_MOST_READINGS = 5
+
 _NO_CHUNKS = tuple(METADATA_NAMES)
 
 
-class KnownNodes(StoredNodes):
+class KnownNodes(NodeTable):
     """The nodes of a hierarchy, read as they are needed.
 
     Own metadata and consolidated metadata may contradict each other, and either may change.
 
     Parameters
     ----------
-    store, build, remembered
+    store : Store
+        The hierarchy's own store.
+    build, remembered
         As of :class:`NodeTable`.
     """
 
     _is_of_array = False
 
     def __init__(self, store: Store, build: BuildArray, remembered: Remembered) -> None:
-        super().__init__(store, build, remembered)
-        self._has_met_all = False
-        self._meeting = SharedCalls[str, None]()
+        super().__init__(build, remembered)
+        self.store = store
+        #: Whether all nodes have been met, and a call that meets them, shared by those who ask.
+        self.has_met_all = False
+        self.meeting = SharedCalls[str, None]()
         self._deciding = SharedCalls[tuple[int, str], Array | None]()
         self._reading_again = SharedCalls[str, bytes | None]()
 
@@ -135,19 +144,19 @@ class KnownNodes(StoredNodes):
         path = likely_owner(key)
         if key.endswith(_NO_CHUNKS):
             return NATIVE
-        known = self._known(path).array
+        known = self.state_of(path).array
         if known is None:
             return NATIVE
         if known is not NATIVE:
             route = await self.find_route(key)
-            if isinstance(route, Native) and self._known(path).is_replaced:
+            if isinstance(route, Native) and self.state_of(path).is_replaced:
                 # Another reader of the array has found out since this one asked.
                 raise no_longer_native(path, await self.metadata(path))
             return route
         body = await self._reading_again.get_later(path, lambda: self.metadata(path))
         if self._confirm_native(path, body):
             return NATIVE
-        if body is None and self._known(path).copy is None:
+        if body is None and self.state_of(path).copy is None:
             if await self._is_v2(path):
                 return NATIVE
             raise no_longer_native(path, body)
@@ -155,7 +164,7 @@ class KnownNodes(StoredNodes):
         nodes = self
         if self._is_of_array:
             nodes = copy.copy(self)
-            nodes._states = {path: replace(self._known(path), expected=None)}
+            nodes._states = {path: replace(self.state_of(path), expected=None)}
         decided = await nodes._decided(path)
         route = await nodes.find_route(key)
         # The indices of one array's chunks need not be those of the other's.
@@ -170,11 +179,11 @@ class KnownNodes(StoredNodes):
         Reads without an event loop; False if more must be read to tell.
         """
         path = likely_owner(key)
-        known = self._known(path).array
+        known = self.state_of(path).array
         if key.endswith(_NO_CHUNKS) or known is not NATIVE:
             return known is None or self.is_native(key)
         body = self.remembered.changes.counting(path, self._stored_sync(join(path, "zarr.json")))
-        if body is None and self._known(path).copy is None:
+        if body is None and self.state_of(path).copy is None:
             return self._stored_sync(join(path, ".zarray")) is not None
         return self._confirm_native(path, body)
 
@@ -236,15 +245,15 @@ class KnownNodes(StoredNodes):
             array = await self._discover(ancestor)
             if array is not None:
                 return array if is_manifest_array(array) else None
-            if self._known(ancestor).own == "group":
+            if self.state_of(ancestor).own == "group":
                 return None  # no array is above a group
         return None
 
     async def _discover(self, path: str) -> Native | ChunkManifestTransformer | None:
         """Return the array at a path; None if there is none."""
-        known = self._known(path).array
+        known = self.state_of(path).array
         if known is None and path not in self.declared:
-            if self._known(path).own == "group":
+            if self.state_of(path).own == "group":
                 return None
             if self.remembered.digests is not None:
                 # Of no store but this may be known that its own metadata are behind.
@@ -290,24 +299,24 @@ class KnownNodes(StoredNodes):
 
     async def _decide(self, path: str) -> Array | None:
         stored = await self.stored(path)
-        own = array = array_in(body := self.remembered.changes.counting(path, stored))
-        expected = self._known(path).expected
+        own = self._own_array(path, stored)
+        expected = self.state_of(path).expected
         if expected is not None and (own is None or own.digest != expected):
             await self._see_groups_above(path)
-            own = array = array_in(body := self.remembered.changes.counting(path, stored))
-        copy, member = self._known(path).copy, None
+            own = self._own_array(path, stored)
+        copy, member = self.state_of(path).copy, None
         while copy is not None and (own is None or not _agree(own, copy.array)):
-            member = await self.consolidated(copy.group, path)
+            member = (await self._copies_in(copy.group)).get(path)
             # The root, if it was read, may say that the array's own metadata are behind.
-            own = array = array_in(body := self.remembered.changes.counting(path, stored))
+            own = self._own_array(path, stored)
             self._state(path).copy = None if member is None else _copy_of(copy.group, member)
-            again = await self.stored(path)
-            if again == stored:
+            before, stored = stored, await self.stored(path)
+            if stored == before:
                 break
             # A change was committed between the two readings.
-            stored = again
-            own = array = array_in(body := self.remembered.changes.counting(path, stored))
-            copy = self._known(path).copy
+            own = self._own_array(path, stored)
+            copy = self.state_of(path).copy
+        array, body = own, self.remembered.changes.counting(path, stored)
         if own is not None:
             # What is behind counts as the topmost copy does, whatever others say.
             is_own = self.remembered.changes.standing(path, stored) == "own"
@@ -321,7 +330,7 @@ class KnownNodes(StoredNodes):
             raise vanished(path, body)
         elif copy is not None and not await self._is_v2(path):
             raise only_consolidated(path, body, copy.group)
-        expected = self._known(path).expected  # unless it was shown meanwhile
+        expected = self.state_of(path).expected  # unless it was shown meanwhile
         if array is not None and expected is not None and array.digest != expected:
             raise replaced(path)
         return self._keep(path, own, array)
@@ -346,60 +355,115 @@ class KnownNodes(StoredNodes):
             self.declared.add(path)
         return self._set_array(path, array)
 
-    async def meet_hierarchy(self, path: str) -> None:
-        """Read a node, and once all others, until one declares a manifest."""
-        await self._see(path)
-        if not self._has_met_all:
-            await self._meeting.get("", functools.partial(self.meet_below, ""))
-            self._has_met_all = True
+    # One state of all members ------------------------------------------------------
 
-    async def meet_below(self, path: str, *, again: bool = False) -> None:
-        """Read nodes from a path downwards, or all of them again, until one declares a manifest.
+    async def of_one_state(self, path: str, stored: bytes | None) -> bytes | None:
+        """Return a node's own ``zarr.json`` that belongs to the copies that are known.
 
-        Consolidated metadata describe the nodes below their group, unless all are read again.
-        Unlike ``list_nodes``, lists groups but no arrays: a bucket with a million native chunks
-        would be asked for a thousand lists before zarr may write metadata.
+        If it differs from its copy, that of the group is read again. If a change was committed,
+        all members are from then on as they are after it.
+
+        Parameters
+        ----------
+        path : str
+            Path of the node.
+        stored : bytes or None
+            Its own ``zarr.json`` as just read.
+
+        Raises
+        ------
+        ManifestNotFoundError
+            Other members have been opened that the change concerns, too.
         """
-        level = [path]
-        while level and not self.declared:
-            nodes = [each for each in level if again or not self.declares_nothing(each)]
-            calls = (functools.partial(self._see, each) for each in nodes)
-            async for _ in in_order(calls, _CONCURRENT_CALLS):
-                pass
-            states = {each: self._known(each) for each in level}
-            level = [
-                join(group, name)
-                for group, state in states.items()
-                if (state.own == "group" or not group) and (again or not state.described)
-                for name in await self._names_in(group)
-            ]
+        groups = [group for group in ancestors(path) if self.state_of(group).described]
+        for _ in range(_MOST_READINGS if groups else 0):
+            with in_context(array=path):
+                group = self._group_in_doubt(path, stored, groups)
+            if group is None or not await self._have_moved(group, path):
+                break
+            stored = await self.stored(path)  # it may be from before the change
+        if groups and stored is not None:
+            self._state(path).is_shown = True
+        return stored
 
-    async def _names_in(self, group: str) -> list[str]:
-        """Return the names of what may be members of a group; none if it cannot be listed."""
-        if not self._store.supports_listing:
-            return []
-        try:
-            names = await list_names(self._store, group)
-        except (PermissionError, SourceAccessDeniedError):
-            return []  # zarr would write without listing
-        return [name for name in names if name not in METADATA_NAMES]
+    def _group_in_doubt(self, path: str, stored: bytes | None, groups: list[str]) -> str | None:
+        """Return one of the groups whose copies an array's own metadata differ from, or None."""
+        state = self.state_of(path)
+        array = self._own_array(path, stored)
+        if state.copy is None:
+            return groups[-1] if array is not None and state.own is None else None
+        if array is None:
+            return state.copy.group
+        is_known = dump_briefly(array.metadata) == state.made_of or state.copy.has(array)
+        return None if is_known else state.copy.group
 
-    async def _see(self, path: str) -> None:
-        """Read and record the metadata of a node."""
-        with contextlib.suppress(LocationNotAllowedError):  # behind a link that leads out
-            body = await self.metadata(path)
-            if body is not None:
-                # What cannot be interpreted is recorded, and is an error once it is opened.
-                with contextlib.suppress(ManifestError):
-                    self.reveal(path, body)
+    async def _have_moved(self, group: str, path: str) -> bool:
+        """Read the copies in a group again; return whether they are others."""
+        copies = await self._copies_in(group)
+        known = {each: self.state_of(each).copy for each in self.state_of(group).described or ()}
+        moved = {
+            each
+            for each in known.keys() | copies.keys()
+            if each not in copies or (copy := known.get(each)) is None or not copy.has(copies[each])
+        }
+        if not moved:
+            return False
+        open_before = sorted(each for each in moved - {path} if self.state_of(each).is_shown)
+        if open_before:
+            raise changed_since(path, open_before[0])
+        self._forget_copies(group)
+        for each, array in copies.items():
+            self._note(each, array, group)
+        return True
 
-    async def consolidated(self, group: str, path: str) -> ArrayMetadata | None:
-        """Read the metadata of an array from a group's consolidated metadata."""
+    # Metadata in the store --------------------------------------------------------
+
+    async def _copies_in(self, group: str) -> dict[str, ArrayMetadata]:
+        """Read the copies of arrays in a group's consolidated metadata, by path."""
         body = await self.metadata(group)
         node = parse_node(body or b"") or {}
         self.remembered.changes.note(group, body, node)
-        found = (a for a in arrays_in(node) if a.path and join(group, a.path) == path)
-        return next(found, None)
+        return {join(group, array.path): array for array in arrays_in(node) if array.path}
+
+    async def see_group(self, path: str) -> None:
+        """Read which nodes' own metadata may be behind a group's copies.
+
+        Raises
+        ------
+        ManifestError
+            The group's ``zarr.json`` does not say it validly.
+        """
+        body = await self.metadata(path)
+        # Not parsed without need: it may describe many nodes.
+        node = parse_node(body) if body and b'"pending"' in body else None
+        self.remembered.changes.note(path, body, node)
+
+    async def _is_v2(self, path: str) -> bool:
+        return await self._stored(join(path, ".zarray")) is not None
+
+    async def metadata(self, path: str) -> bytes | None:
+        """Read the ``zarr.json`` that counts for a node."""
+        return self.remembered.changes.counting(path, await self.stored(path))
+
+    async def stored(self, path: str) -> bytes | None:
+        """Read a node's own ``zarr.json``."""
+        return await self._stored(join(path, "zarr.json"))
+
+    async def _stored(self, key: str) -> bytes | None:
+        found = await self.store.get(key, default_buffer_prototype())
+        return None if found is None else found.to_bytes()
+
+    def _stored_sync(self, key: str) -> bytes | None:
+        store: Any = self.store  # get_sync is not declared by ``Store``
+        found = store.get_sync(key, prototype=default_buffer_prototype())
+        return None if found is None else found.to_bytes()
+
+    def _own_array(self, path: str, stored: bytes | None) -> ArrayMetadata | None:
+        """Return the metadata of an array that count, given its own; None for anything else."""
+        body = self.remembered.changes.counting(path, stored)
+        node = None if body is None else parse_node(body)
+        is_array = node is not None and node.get("node_type") == "array"
+        return ArrayMetadata("", node) if node is not None and is_array else None
 
 
 def _route_in(array: ChunkManifestTransformer, path: str, key: str) -> Route:

@@ -12,7 +12,6 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
-from zarr.abc.store import Store
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.errors import ManifestError
@@ -223,16 +222,13 @@ class NodeTable:
 
     Parameters
     ----------
-    store : Store
-        The hierarchy's own store.
     build : callable
         Creates the transformer of an array from its path, metadata and configuration.
     remembered : Remembered
         What was seen before, to be added to.
     """
 
-    def __init__(self, store: Store, build: BuildArray, remembered: Remembered) -> None:
-        self._store = store
+    def __init__(self, build: BuildArray, remembered: Remembered) -> None:
         self._build = build
         self.remembered = remembered
         self.declared = remembered.declared
@@ -240,7 +236,7 @@ class NodeTable:
         expected = remembered.digests or {}
         self._states = {path: NodeState(expected=digest) for path, digest in expected.items()}
 
-    def _known(self, path: str) -> NodeState:
+    def state_of(self, path: str) -> NodeState:
         """Return the state of a node, not to be changed."""
         return self._states.get(path, UNKNOWN)
 
@@ -250,7 +246,7 @@ class NodeTable:
 
     def to_pickle(self) -> Remembered:
         """Return what a pickled store takes along, with the digests of known arrays."""
-        digests = ((path, self._known(path).known_digest()) for path in [*self.declared])
+        digests = ((path, self.state_of(path).known_digest()) for path in [*self.declared])
         return self.remembered.copied({path: digest for path, digest in digests if digest})
 
     # What zarr is shown ------------------------------------------------------------
@@ -336,14 +332,14 @@ class NodeTable:
         An array that was native stays known: it may be open, and what it lacks is no fill value.
         """
         self.remembered.changes.pop(path, None)
-        was_native = self._known(path).array is NATIVE
+        was_native = self.state_of(path).array is NATIVE
         self.note_absence(path)
-        if was_native and self._known(path).array is None:
+        if was_native and self.state_of(path).array is None:
             self._state(path).array = NATIVE
 
     def note_absence(self, path: str) -> None:
         """Record that there is no array with metadata of its own at a path."""
-        is_undecided = path in self.declared or self._known(path).copy is not None
+        is_undecided = path in self.declared or self.state_of(path).copy is not None
         if not is_undecided and path not in self._states:
             return
         state = self._state(path)
@@ -352,7 +348,7 @@ class NodeTable:
 
     def declares_nothing(self, path: str) -> bool:
         """Whether a node is known to be a group or a native array, by its own metadata."""
-        state = self._known(path)
+        state = self.state_of(path)
         if state.own == "group":
             return True
         return state.array is NATIVE and (state.own is not None or state.copy is None)
@@ -400,11 +396,11 @@ class NodeTable:
 
     def _forget_copies(self, group: str) -> None:
         """Forget a group's consolidated metadata."""
-        described = self._known(group).described
+        described = self.state_of(group).described
         if described:
             self._state(group).described = None
             for path in described:
-                state = self._known(path)
+                state = self.state_of(path)
                 if state.copy is not None and state.copy.group == group:
                     state.copy = None
 

@@ -103,7 +103,7 @@ class OpenedArray(KnownNodes):
 
     def to_pickle_alone(self) -> PickledArray | None:
         """Return what is pickled of the array; None if it is unknown."""
-        state = self._known(self._path)
+        state = self.state_of(self._path)
         if state.array is NATIVE:
             return PickledArray(self._path)
         if not state.made_of:

@@ -5,8 +5,9 @@ cannot be listed, only the latter can be found. Symbolic links that lead out of 
 not followed: the hierarchy may be untrusted.
 
 All nodes are found by this walk, also those outside of groups. Two others go through groups:
-``KnownNodes.meet_below`` ends at the first declaration, and ``Change.nodes`` reads what a
-conditional put needs. What zarr lists are keys (:mod:`zarr_manifest.hierarchy.listing`).
+that of :mod:`zarr_manifest.hierarchy.changing` ends at the first declaration, and ``Change.nodes``
+reads what a conditional put needs. What zarr lists are keys
+(:mod:`zarr_manifest.hierarchy.listing`).
 """
 
 from __future__ import annotations
