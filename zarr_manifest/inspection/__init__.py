@@ -2,35 +2,18 @@
 
 from zarr_manifest.inspection.blocks import parts_of
 from zarr_manifest.inspection.chunk_maps import ChunkMap
-from zarr_manifest.inspection.damage import Finding
+from zarr_manifest.inspection.damage import Finding as Finding
 from zarr_manifest.inspection.decoding import ChunkDecoding
 from zarr_manifest.inspection.describing import contents
-from zarr_manifest.inspection.documents import Problem, check_document
+from zarr_manifest.inspection.documents import Problem as Problem
+from zarr_manifest.inspection.documents import check_document
 from zarr_manifest.inspection.html_tree import contents_html
 from zarr_manifest.inspection.identity import identity, loose_rows
-from zarr_manifest.inspection.node_contents import Contents, NodeContents, tree_lines
-from zarr_manifest.inspection.report import Report, finding_line
+from zarr_manifest.inspection.node_contents import Contents as Contents
+from zarr_manifest.inspection.node_contents import NodeContents as NodeContents
+from zarr_manifest.inspection.node_contents import tree_lines
+from zarr_manifest.inspection.report import Report as Report
+from zarr_manifest.inspection.report import finding_line
 from zarr_manifest.inspection.validation import validate
-from zarr_manifest.inspection.verify_state import RecordedRun
+from zarr_manifest.inspection.verify_state import RecordedRun as RecordedRun
 from zarr_manifest.inspection.verifying import verify
-
-__all__ = [
-    "ChunkDecoding",
-    "ChunkMap",
-    "Contents",
-    "Finding",
-    "NodeContents",
-    "Problem",
-    "RecordedRun",
-    "Report",
-    "check_document",
-    "contents",
-    "contents_html",
-    "finding_line",
-    "identity",
-    "loose_rows",
-    "parts_of",
-    "tree_lines",
-    "validate",
-    "verify",
-]

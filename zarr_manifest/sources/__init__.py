@@ -25,7 +25,8 @@ from zarr_manifest.sources.byte_ranges import (
 )
 from zarr_manifest.sources.concurrency import SharedCalls, in_decoding_thread, in_order, in_own_loop
 from zarr_manifest.sources.directories import Directory, link_outside
-from zarr_manifest.sources.given_readers import ObjectPart, RangeReader
+from zarr_manifest.sources.given_readers import ObjectPart as ObjectPart
+from zarr_manifest.sources.given_readers import RangeReader as RangeReader
 from zarr_manifest.sources.keys_in_stores import local_directories, may_be_remote, urls_of
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.momentary_files import MOMENTARY, undetectable_writers
@@ -51,67 +52,9 @@ if TYPE_CHECKING:
     from zarr_manifest.sources.range_reading import (
         ManyRanges,
         RangeError,
-        Receiver,
         SourceObject,
         read_ranges,
     )
-
-__all__ = [
-    "DEFAULT_MAX_GAP",
-    "GIVE_CREDENTIALS",
-    "MOMENTARY",
-    "WHOLE",
-    "Access",
-    "Allow",
-    "Directory",
-    "FileBody",
-    "FileReader",
-    "ManyRanges",
-    "NamedStores",
-    "ObjectPart",
-    "ObjectVersion",
-    "OwnFiles",
-    "Pace",
-    "RangeError",
-    "RangeReader",
-    "Receiver",
-    "SharedCalls",
-    "SourceObject",
-    "SourceRange",
-    "Sources",
-    "WebServer",
-    "access_by_prefix",
-    "anonymous",
-    "cloud_of",
-    "describe_access",
-    "environment",
-    "import_for_bulk",
-    "import_for_reading",
-    "import_meanwhile",
-    "in_decoding_thread",
-    "in_order",
-    "in_own_loop",
-    "is_web_reader",
-    "known_cause",
-    "known_size",
-    "link_outside",
-    "local_directories",
-    "may_be_remote",
-    "missing_object",
-    "object_states",
-    "out_of_bounds",
-    "plan_requests",
-    "read_each",
-    "read_ranges",
-    "reader_of",
-    "require_obstore_threads",
-    "slice_bounds",
-    "source_range",
-    "undetectable_writers",
-    "urls_of",
-    "web_reader_of",
-    "within_host",
-]
 
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:
@@ -124,7 +67,6 @@ if not TYPE_CHECKING:
             "range_reading": (
                 "ManyRanges",
                 "RangeError",
-                "Receiver",
                 "SourceObject",
                 "read_ranges",
             ),

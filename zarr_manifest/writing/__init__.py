@@ -10,7 +10,6 @@ from zarr_manifest.writing.array_writer import (
 )
 from zarr_manifest.writing.chunk_places import (
     SMALL_CHUNK,
-    ChunkPlace,
     chunk_checksum,
     chunk_name,
     chunk_place,
