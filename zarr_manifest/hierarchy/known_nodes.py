@@ -59,6 +59,7 @@ from zarr_manifest.hierarchy.node_table import (
     is_manifest_array,
 )
 from zarr_manifest.sources import SharedCalls
+from zarr_manifest.stores import value_of
 
 if TYPE_CHECKING:
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
@@ -439,7 +440,7 @@ class KnownNodes(NodeTable):
         self.remembered.changes.note(path, body, node)
 
     async def _is_v2(self, path: str) -> bool:
-        return await self._stored(join(path, ".zarray")) is not None
+        return await value_of(self.store, join(path, ".zarray")) is not None
 
     async def metadata(self, path: str) -> bytes | None:
         """Read the ``zarr.json`` that counts for a node."""
@@ -447,11 +448,7 @@ class KnownNodes(NodeTable):
 
     async def stored(self, path: str) -> bytes | None:
         """Read a node's own ``zarr.json``."""
-        return await self._stored(join(path, "zarr.json"))
-
-    async def _stored(self, key: str) -> bytes | None:
-        found = await self.store.get(key, default_buffer_prototype())
-        return None if found is None else found.to_bytes()
+        return await value_of(self.store, join(path, "zarr.json"))
 
     def _stored_sync(self, key: str) -> bytes | None:
         store: Any = self.store  # get_sync is not declared by ``Store``

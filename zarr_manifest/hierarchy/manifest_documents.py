@@ -20,6 +20,7 @@ from zarr_manifest.errors import (
     ManifestError,
     ManifestNotFoundError,
     SourceNotFoundError,
+    in_context,
 )
 from zarr_manifest.format import (
     Body,
@@ -220,10 +221,8 @@ class ManifestDocuments:
         missing = self._missing
         if missing.is_checked:
             return
-        try:
+        with in_context(array=self.array.path):
             await self._require_still_declared()
-        except ManifestError as error:
-            raise error.in_context(array=self.array.path) from error.__cause__
         missing.is_checked = True
 
     @functools.cached_property

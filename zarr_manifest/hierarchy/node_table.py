@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, in_context
 from zarr_manifest.format import (
     ArrayMetadata,
     Configuration,
@@ -270,13 +270,11 @@ class NodeTable:
         """
         if self._note_undeclared(path, body):
             return body
-        try:
+        with in_context(array=path):
             node = parse_node(body)
             # Most nodes have no copies of others.
             if path in self.remembered.changes or (node and "consolidated_metadata" in node):
                 self.remembered.changes.note(path, body, node)
-        except ManifestError as error:
-            raise error.in_context(array=path) from error.__cause__
         if node is None or node.get("node_type") != "array":
             self.note_absence(path)
         if node is None:

@@ -28,6 +28,7 @@ from zarr_manifest.errors import (
     ManifestError,
     RangeOutOfBoundsError,
     SourceError,
+    in_context,
 )
 from zarr_manifest.format import (
     ChunkGrid,
@@ -112,19 +113,13 @@ class ChunkManifestTransformer:
         self.metadata = metadata
         self._sources = sources
         self._verify: Verify = verify
-        try:
+        schemes, root = sources.other_schemes, sources.root
+        with in_context(array=array_path):
             array = strict(
                 interpret_array(
-                    array_path,
-                    metadata,
-                    configuration,
-                    base=base,
-                    schemes=sources.other_schemes,
-                    root=sources.root,
+                    array_path, metadata, configuration, base=base, schemes=schemes, root=root
                 )
             )
-        except ManifestError as error:
-            raise error.in_context(array=array_path) from error.__cause__
         assert array is not None  # it has no problems
         #: The array with its declaration.
         self.declared = array

@@ -22,7 +22,6 @@ from typing import Any, Literal, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
 from zarr_manifest.errors import (
@@ -59,6 +58,7 @@ from zarr_manifest.stores import (
     listed_directory,
     not_listable,
     store_name,
+    value_of,
 )
 from zarr_manifest.zarr_internals import ensure_open
 
@@ -428,16 +428,14 @@ async def _read_any(inside: Store, path: str) -> Node | None:
 
 async def _read(inside: Store, path: str, name: str) -> Node | None:
     try:
-        found = await inside.get(join(path, name), default_buffer_prototype())
+        body = await value_of(inside, join(path, name))
     except LocationNotAllowedError:
         return Node(path, name, problem=link_outside(path))
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         return None  # a link to itself
-    if found is None:
-        return None
-    return _node_with(path, name, found.to_bytes())
+    return None if body is None else _node_with(path, name, body)
 
 
 def _node_with(path: str, name: str, body: bytes) -> Node:

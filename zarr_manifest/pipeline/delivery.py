@@ -16,7 +16,7 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
 from zarr_manifest.pipeline.decoding import ChunkDecoder, UndecodableError
-from zarr_manifest.sources import ManyRanges, RangeError, slice_bounds
+from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, slice_bounds
 from zarr_manifest.stores import requested_range
 
 if TYPE_CHECKING:
@@ -189,16 +189,23 @@ class RangeDelivery(Struct, frozen=True):
         for row, body in zip(rows, bodies, strict=True):
             position = self.positions[row]
             if position in checksums:
-                self._verify(row, position, body)
+                source = self.ranges.objects[int(self.ranges.object_numbers[row])]
+                verify_range(row, checksums[position], body, source)
             delivery.deliver(position, body)
 
-    def _verify(self, row: int, position: int, body: memoryview) -> None:
-        try:
-            self.delivery.verify(position, body)
-        except ManifestError as error:
-            source = self.ranges.objects[int(self.ranges.object_numbers[row])]
-            located = error.in_context(location=str(source.location))
-            raise RangeError(row, located) from None
+
+def verify_range(row: int, checksum: str, body: memoryview, source: SourceObject) -> None:
+    """Compare the bytes of a range with their checksum.
+
+    Raises
+    ------
+    RangeError
+        They do not match it.
+    """
+    try:
+        verify_checksum(checksum, body)
+    except ManifestError as error:
+        raise RangeError(row, error.in_context(location=str(source.location))) from None
 
 
 class WantedChunks(Struct, eq=False):

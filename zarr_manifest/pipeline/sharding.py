@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import field
 
-from zarr_manifest.errors import ChecksumMismatchError, ManifestError, RangeOutOfBoundsError
-from zarr_manifest.format import verify_checksum
+from zarr_manifest.errors import RangeOutOfBoundsError
 from zarr_manifest.hierarchy import LocatedChunks
 from zarr_manifest.pipeline.decoding import UndecodableError
 from zarr_manifest.pipeline.delivery import (
@@ -25,6 +24,7 @@ from zarr_manifest.pipeline.delivery import (
     Delivery,
     UndecodableChunkError,
     WantedChunks,
+    verify_range,
 )
 from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout, inner_requests, tuple_of
 from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, read_ranges
@@ -378,7 +378,8 @@ class _FirstRead:
         for row, body in zip(rows, bodies, strict=True):
             shard = self._rows[row].shard
             if shard.is_read_whole:
-                self._verify(row, shard, body)
+                if shard.checksum is not None:
+                    verify_range(row, shard.checksum, body, self._objects[shard.number])
                 shard.deliver_all(body)
             elif self._rows[row].holds_index:
                 self._look_up(shard, body)
@@ -390,17 +391,6 @@ class _FirstRead:
             shard.is_left = True
         else:
             self.indexes.append((shard, inner))
-
-    def _verify(self, row: int, shard: Shard, body: memoryview) -> None:
-        if shard.checksum is None:
-            return
-        try:
-            verify_checksum(shard.checksum, body)
-        except ChecksumMismatchError as error:
-            location = str(self._objects[shard.number].location)
-            raise RangeError(row, error.in_context(location=location)) from None
-        except ManifestError as error:
-            raise RangeError(row, error) from None
 
 
 class _InnerRead:

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _ROOT = "zarr.json"
 
 
+async def value_of(store: Store, key: str) -> bytes | None:
+    """Return the value of a key of any store; None if there is none."""
+    found = await store.get(key, default_buffer_prototype())
+    return None if found is None else found.to_bytes()
+
+
 class OwnStore(StoreOnStore):
     """Forwards calls to a store, with checked or translated keys.
 

@@ -12,9 +12,9 @@ import numpy as np
 from zarr_manifest.errors import (
     Advice,
     InvalidConfigurationError,
-    ManifestError,
     ReadOnlyError,
     Setting,
+    in_context,
 )
 from zarr_manifest.format import format_canonical, number_chunks
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LoadedManifest, ManifestStore
@@ -155,10 +155,8 @@ class entries(MutableMapping[Index | int, Entry | None]):  # noqa: N801  # used 
         chunk = _chunk(index)
         given = {} if entry is None else {chunk: entry}
         array = self._array.declared
-        try:
+        with in_context(array=self._path):
             found = interpret_entries(array, given)
-        except ManifestError as error:
-            raise error.in_context(array=self._path) from error.__cause__
         if not array.chunk_grid.contains(chunk):
             raise IndexError(f"there is no chunk {format_canonical(chunk)} in the array")
         stated = None if entry is None else _entry(found, chunk)

@@ -31,6 +31,7 @@ from zarr_manifest.errors import (
     ReadOnlyError,
     Setting,
     WriteConflictError,
+    in_context,
 )
 from zarr_manifest.format import (
     KNOWN_CODECS,
@@ -374,12 +375,10 @@ class _Cleaning:
                     yield from self._array(copy, join(node.path, "zarr.json"))
 
     def _array(self, node: Node, where: str | None) -> Iterator[DeclaredArray]:
-        try:
+        with in_context(array=node.path, location=where):
             if node.problem is not None:
                 raise node.problem
             array = strict(self.hierarchy.declaration(node))
-        except ManifestError as error:
-            raise error.in_context(array=node.path, location=where) from error.__cause__
         if array is not None:
             yield array
 

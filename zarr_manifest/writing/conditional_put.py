@@ -45,6 +45,7 @@ from zarr_manifest.stores import (
     store_failure,
     store_name,
     unchangeable,
+    value_of,
 )
 from zarr_manifest.zarr_internals import ensure_open, sync
 
@@ -199,8 +200,7 @@ class GuardedStore(ABC):
             await self._inside.set(key, default_buffer_prototype().buffer.from_bytes(body))
 
     def _get(self, key: str) -> bytes | None:
-        found = self._run(self._inside.get(key, default_buffer_prototype()))
-        return None if found is None else found.to_bytes()
+        return self._run(value_of(self._inside, key))
 
     def _run[T](self, steps: Coroutine[Any, Any, T]) -> T:
         return self._own(lambda: sync(steps))

@@ -22,7 +22,7 @@ from zarr_manifest.format import (
     without_copies,
 )
 from zarr_manifest.hierarchy import ListedOtherwise, list_nodes
-from zarr_manifest.stores import OwnStore, slice_of
+from zarr_manifest.stores import OwnStore, slice_of, value_of
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
@@ -133,8 +133,7 @@ class StagedStore(OwnStore):
         return self._edits.before[path]
 
     async def _stored(self, path: str) -> bytes | None:
-        found = await self._store.get(join(path, "zarr.json"), default_buffer_prototype())
-        return None if found is None else found.to_bytes()
+        return await value_of(self._store, join(path, "zarr.json"))
 
     async def document(self, path: str) -> bytes | None:
         """Return the ``zarr.json`` of a node as it is to be."""

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from msgspec import Struct
 from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
 from zarr_manifest.sources import OwnFiles
@@ -27,6 +26,7 @@ from zarr_manifest.stores import (
     inside_store,
     list_own,
     listed_directory,
+    value_of,
 )
 
 # How much of an object is read at a time, in bytes.
@@ -226,11 +226,11 @@ class _StoreValues(OwnObjects):
             yield OwnObject(key, None)
 
     async def read(self, key: str, most: int) -> Content | None:
-        value = await self._inside.get(key, default_buffer_prototype())
+        value = await value_of(self._inside, key)
         if value is None:
             return None
         pieces = _Pieces(most)
-        pieces.add(value.to_bytes())
+        pieces.add(value)
         return pieces.content(None)
 
     async def remove(self, key: str, content: Content) -> bool:

@@ -17,8 +17,8 @@ from zarr.storage import MemoryStore
 from zarr_manifest.errors import (
     InvalidConfigurationError,
     InvalidPathError,
-    ManifestError,
     WriteConflictError,
+    in_context,
 )
 from zarr_manifest.format import (
     NODE_NAMES,
@@ -154,7 +154,8 @@ def write_manifest(
             remedy="Create it first with zarr.create_array, which writes no chunks.",
         )
     change.set(path, _with_manifest(store, path, node, entries, form))
-    _commit(change, path)
+    with in_context(array=path):
+        change.commit()
     _notice(location, path)
 
 
@@ -238,7 +239,8 @@ def create_array(
     if any(map(change.has_copies, ancestors(path))):
         for parent in missing:
             change.set_default(parent, _GROUP)
-    _commit(change, path)
+    with in_context(array=path):
+        change.commit()
     # Otherwise the groups follow the array, which is nowhere else described.
     for parent in missing:
         store.create(join(parent, "zarr.json"), dump_node(_GROUP))
@@ -274,19 +276,10 @@ def _with_manifest(
     store: GuardedStore, path: str, metadata: dict[str, Any], entries: Entries, form: Form
 ) -> dict[str, Any]:
     """Write the documents of an array, and return its metadata with their declaration."""
-    try:
+    with in_context(array=path):
         writer = ArrayWriter(store, path, metadata, form)
         writer.write(interpret_entries(writer.array, entries))
-    except ManifestError as error:
-        raise error.in_context(array=path) from error.__cause__
     return writer.metadata
-
-
-def _commit(change: Change, path: str) -> None:
-    try:
-        change.commit()
-    except ManifestError as error:
-        raise error.in_context(array=path) from error.__cause__
 
 
 def _existing_node(path: str) -> WriteConflictError:
