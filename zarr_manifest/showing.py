@@ -7,20 +7,6 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-__all__ = [
-    "MOST_LINES",
-    "brief",
-    "counted",
-    "html_page",
-    "html_rows",
-    "html_section",
-    "html_table",
-    "note_lines",
-    "shortened",
-    "size",
-    "without_defaults",
-]
-
 # Longer bytes in a repr are only counted.
 _MOST_BYTES = 40
 

@@ -20,36 +20,12 @@ from msgspec import Struct
 from zarr.abc.codec import CodecPipeline
 from zarr.abc.store import Store
 from zarr.core.indexing import get_indexer
-from zarr.core.sync import sync
+from zarr.core.sync import sync as sync
 from zarr.storage import MemoryStore, StorePath
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
-
-__all__ = [
-    "CodecsOfPipeline",
-    "InnerSelection",
-    "StoreOnStore",
-    "array_checks",
-    "array_class",
-    "codecs_of",
-    "decode_synchronously",
-    "decodes_synchronously",
-    "dictionary_of",
-    "ensure_open",
-    "ensure_open_sync",
-    "ignored_transformers",
-    "io_loop",
-    "is_store",
-    "opening_module",
-    "prepare_arrays",
-    "select_inner_chunks",
-    "supports_synchronous_io",
-    "sync",
-    "values_one_by_one",
-    "wrapped_store",
-]
 
 
 def opening_module() -> ModuleType:
