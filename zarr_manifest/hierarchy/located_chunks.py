@@ -24,6 +24,9 @@ from zarr_manifest.locations import Location
 from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END, References
 from zarr_manifest.sources import ManyRanges, SourceObject, in_order
 
+_NONE = np.zeros(0, np.int64)
+_NO_RANGES = ManyRanges([], _NONE, _NONE, _NONE)
+
 
 class LocatedChunks(Struct):
     """The location of each chunk's bytes. Chunks are identified by position in the selection.
@@ -45,13 +48,13 @@ class LocatedChunks(Struct):
         What the bytes of chunks must match.
     """
 
-    ranged: npt.NDArray[np.int64]
-    ranges: ManyRanges
-    inline: dict[int, memoryview]
-    missing: list[int]
-    empty: list[int]
-    alone: list[int]
-    checksums: dict[int, str]
+    ranged: npt.NDArray[np.int64] = _NONE
+    ranges: ManyRanges = _NO_RANGES
+    inline: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
+    missing: list[int] = field(default_factory=list[int])
+    empty: list[int] = field(default_factory=list[int])
+    alone: list[int] = field(default_factory=list[int])
+    checksums: dict[int, str] = field(default_factory=dict[int, str])
 
     def with_bodies(self, bodies: Mapping[int, bytes]) -> LocatedChunks:
         """Return the same chunks, given the bytes of some, which match their checksums."""
@@ -106,7 +109,7 @@ async def locate_chunks(
     turn = iter(waiting)
     async for loaded in in_order(calls, CONCURRENCY):
         look_up.add(documents.authorise(loaded), next(turn), indices)
-    return look_up.found()
+    return look_up.finished()
 
 
 def ranges_of(
@@ -123,11 +126,11 @@ def ranges_of(
     rows : ndarray of int64
         Those of chunks that have a path.
     """
-    columns, look_up = table.columns(rows), _LookUp(0)
+    columns, objects = table.columns(rows), dict[SourceObject, int]()
     conditions = {i: each.conditions for i, each in table.extras_of(rows.tolist())}
-    numbers = look_up.object_numbers(locations, columns.path_numbers, conditions)
+    numbers = _object_numbers(objects, locations, columns.path_numbers, conditions)
     stops = np.where(columns.lengths == TO_THE_END, TO_THE_END, columns.offsets + columns.lengths)
-    return ManyRanges(list(look_up.objects), numbers, columns.offsets, stops)
+    return ManyRanges(list(objects), numbers, columns.offsets, stops)
 
 
 def _by_document(
@@ -148,15 +151,11 @@ class _LookUp(Struct):
     """Collects the references to chunks, document by document."""
 
     longest: int
+    found: LocatedChunks = field(default_factory=LocatedChunks)
     objects: dict[SourceObject, int] = field(default_factory=dict[SourceObject, int])
     columns: list[tuple[npt.NDArray[np.int64], ...]] = field(
-        default_factory=list[tuple[npt.NDArray[np.int64], ...]]
+        default_factory=lambda: [(_NONE, _NONE, _NONE, _NONE)]
     )
-    inline: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
-    missing: list[int] = field(default_factory=list[int])
-    empty: list[int] = field(default_factory=list[int])
-    alone: list[int] = field(default_factory=list[int])
-    checksums: dict[int, str] = field(default_factory=dict[int, str])
 
     def add(
         self,
@@ -165,27 +164,27 @@ class _LookUp(Struct):
         indices: npt.NDArray[np.int64],
     ) -> None:
         """Look up the chunks for which one document is responsible."""
-        table = loaded.manifest
+        table, found = loaded.manifest, self.found
         rows = table.rows(number_chunks(indices[positions], table.grid_shape))
-        self.missing += positions[rows < 0].tolist()
+        found.missing += positions[rows < 0].tolist()
         positions, rows = positions[rows >= 0], rows[rows >= 0]
         ranges = table.columns(rows)
         offsets, lengths, path_numbers = ranges.offsets, ranges.lengths, ranges.path_numbers
-        self.empty += positions[path_numbers == EMPTY].tolist()
+        found.empty += positions[path_numbers == EMPTY].tolist()
         conditions: dict[int, Conditions] = {}
         for i, extra in table.extras_of(rows.tolist()):
             position = int(positions[i])
             if extra.checksum is not None:
-                self.checksums[position] = extra.checksum
+                found.checksums[position] = extra.checksum
             if path_numbers[i] == INLINE:
                 assert extra.data is not None
-                self.inline[position] = memoryview(extra.data)
+                found.inline[position] = memoryview(extra.data)
             elif extra.conditions:
                 conditions[i] = extra.conditions
         referring = path_numbers >= 0
         together = referring & (lengths != TO_THE_END) & (lengths <= self.longest)
-        self.alone += positions[referring & ~together].tolist()
-        numbers = self.object_numbers(loaded.locations, path_numbers, conditions)
+        found.alone += positions[referring & ~together].tolist()
+        numbers = _object_numbers(self.objects, loaded.locations, path_numbers, conditions)
         self.columns.append(
             tuple(
                 np.asarray(column[together], np.int64)
@@ -193,38 +192,29 @@ class _LookUp(Struct):
             )
         )
 
-    def object_numbers(
-        self,
-        locations: Sequence[Location],
-        path_numbers: npt.NDArray[Any],
-        conditions: Mapping[int, Conditions],
-    ) -> npt.NDArray[np.int64]:
-        """Return which object each row refers to, given the conditions of some."""
-        distinct, inverse = np.unique(path_numbers, return_inverse=True)
-        used: list[int] = distinct.tolist()
-        known = [
-            self._number(locations[number], NO_CONDITIONS) if number >= 0 else -1 for number in used
-        ]
-        numbers = np.array(known, np.int64)[inverse]
-        for i, stated in conditions.items():
-            numbers[i] = self._number(locations[int(path_numbers[i])], stated)
-        return numbers
-
-    def _number(self, location: Location, conditions: Conditions) -> int:
-        source = SourceObject(location, conditions)
-        return self.objects.setdefault(source, len(self.objects))
-
-    def found(self) -> LocatedChunks:
+    def finished(self) -> LocatedChunks:
         """Return everything that has been looked up."""
-        none = np.zeros(0, np.int64)
         columns = [np.concatenate(parts) for parts in zip(*self.columns, strict=True)]
-        positions, numbers, starts, stops = columns or (none, none, none, none)
-        return LocatedChunks(
-            positions,
-            ManyRanges(list(self.objects), numbers, starts, stops),
-            self.inline,
-            self.missing,
-            self.empty,
-            self.alone,
-            self.checksums,
-        )
+        self.found.ranged = columns[0]
+        self.found.ranges = ManyRanges(list(self.objects), *columns[1:])
+        return self.found
+
+
+def _object_numbers(
+    objects: dict[SourceObject, int],
+    locations: Sequence[Location],
+    path_numbers: npt.NDArray[Any],
+    conditions: Mapping[int, Conditions],
+) -> npt.NDArray[np.int64]:
+    """Return which object each row refers to, given the conditions of some; number new ones."""
+
+    def number(path_number: int, stated: Conditions) -> int:
+        return objects.setdefault(SourceObject(locations[path_number], stated), len(objects))
+
+    distinct, inverse = np.unique(path_numbers, return_inverse=True)
+    used: list[int] = distinct.tolist()
+    known = [number(each, NO_CONDITIONS) if each >= 0 else -1 for each in used]
+    numbers = np.array(known, np.int64)[inverse]
+    for i, stated in conditions.items():
+        numbers[i] = number(int(path_numbers[i]), stated)
+    return numbers
