@@ -56,7 +56,7 @@ keep_going_option = click.option(
 checksum_option = click.option(
     "--checksum",
     type=click.Choice(["crc32c", "crc32", "md5", "sha256", "sha512"]),
-    help="Record a checksum of every chunk. Reads every chunk.",
+    help="Record a checksum of every chunk that has none. Reads every such chunk.",
 )
 
 scans_option = click.option(

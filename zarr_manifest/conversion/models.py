@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,13 +12,7 @@ from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.files import read_hierarchy
-from zarr_manifest.conversion.nodes import (
-    ArrayNode,
-    ConversionReport,
-    Node,
-    RefusedNode,
-    StreamedManifest,
-)
+from zarr_manifest.conversion.nodes import ConversionReport, Node, RefusedNode, held
 from zarr_manifest.conversion.target import write_hierarchy
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import NotConvertibleError
@@ -28,7 +21,6 @@ from zarr_manifest.format import (
     TRANSFORMERS,
     ArrayMetadata,
     ArrayModel,
-    ChunkGrid,
     GroupModel,
     Limits,
     dump_node,
@@ -39,7 +31,6 @@ from zarr_manifest.format import (
     with_members,
 )
 from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
-from zarr_manifest.manifest import Manifest, join_references, references_of
 from zarr_manifest.sources import Allow
 
 if TYPE_CHECKING:
@@ -91,7 +82,7 @@ def to_model(
     ([8], {'0': {'path': 's3://bucket/raw.bin', 'offset': 0, 'length': 4}})
     """
     contents: dict[str, Any] = {}
-    found = map(_whole, read_hierarchy(location, allow=allow, base=base, limits=limits))
+    found = map(held, read_hierarchy(location, allow=allow, base=base, limits=limits))
     report = write_hierarchy(MemoryStore(contents), found, inline_below=LARGEST_INTEGER, lock=False)
     _require_all(report.refused)
     nodes = {key.rpartition("/")[0]: value.to_bytes() for key, value in contents.items()}
@@ -104,16 +95,6 @@ def _described(node: dict[str, Any]) -> dict[str, Any]:
     if declared is not None and not declared["configuration"]["manifest"]:
         return ArrayMetadata("", node).undeclared
     return node
-
-
-def _whole(node: Node) -> Node:
-    """Return a node with a manifest that can be written inline."""
-    if not isinstance(node, ArrayNode) or not isinstance(node.manifest, StreamedManifest):
-        return node
-    grid = ChunkGrid.from_metadata(node.metadata)
-    assert grid is not None  # it was read with its partitions
-    references = join_references(map(references_of, node.manifest.parts), grid.counts)
-    return dataclasses.replace(node, manifest=Manifest(references))
 
 
 def _require_all(refused: Iterable[RefusedNode]) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import join
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.format import ChunkGrid, join
+from zarr_manifest.manifest import Manifest, References, join_references, references_of
 from zarr_manifest.showing import counted, html_table, note_lines, size
 
 
@@ -105,6 +105,34 @@ class ArrayNode:
     metadata: dict[str, Any]
     manifest: Manifest | StreamedManifest
     notes: tuple[str, ...] = ()
+
+
+def whole(node: ArrayNode) -> References:
+    """Return all references of an array.
+
+    Raises
+    ------
+    ManifestError
+        A part of its manifest cannot be read.
+    """
+    if isinstance(node.manifest, Manifest):
+        return references_of(node.manifest)
+    grid = ChunkGrid.from_metadata(node.metadata)
+    assert grid is not None  # it was divided into partitions
+    return join_references(map(references_of, node.manifest.parts), grid.counts)
+
+
+def held[N: Node](node: N) -> N:
+    """Return a node whose manifest is in memory.
+
+    Raises
+    ------
+    ManifestError
+        A part of its manifest cannot be read.
+    """
+    if not isinstance(node, ArrayNode) or isinstance(node.manifest, Manifest):
+        return node
+    return dataclasses.replace(node, manifest=Manifest(whole(node)))
 
 
 @dataclass(frozen=True, slots=True)

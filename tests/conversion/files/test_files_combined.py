@@ -172,8 +172,6 @@ def test_zarr_hierarchies_too(tmp_path: Path, version: Any) -> None:
     found = convert(roots, tmp_path / "h.zarr", concat_dim="t")
     assert found.refused == {}
     assert same(found.arrays["v"][...], [[0] * 3] * 2 + [[1] * 3] * 2)
-    with pytest.raises(NotConvertibleError, match="entity tags"):
-        list(read_files(roots[1], checksum="crc32c"))
 
 
 @pytest.mark.parametrize(

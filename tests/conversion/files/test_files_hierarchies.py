@@ -224,29 +224,38 @@ def test_create_takes_manifest_hierarchies(tmp_path: Path) -> None:
     store = zm.ManifestStore(tmp_path / "one.zarr", allow=[tmp_path])
     assert same(read(store, "v"), VALUES)
     names = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
-    both = read_files(names, concat_dim="x", allow=[tmp_path])  # to know the size of the object
-    write_hierarchy(tmp_path / "two.zarr", both)
+    write_hierarchy(tmp_path / "two.zarr", read_files(names, concat_dim="x"))
     store = zm.ManifestStore(tmp_path / "two.zarr", allow=[tmp_path])
     assert same(read(store, "v"), np.concatenate([VALUES, VALUES]))
 
 
-@pytest.mark.parametrize("how", ["coordinates", "loaded", "compared", "sizes"])
+@pytest.mark.parametrize("how", ["coordinates", "loaded", "compared", "checksums"])
 def test_nothing_is_read_that_only_a_hierarchy_names(tmp_path: Path, how: str) -> None:
     secret, names = tmp_path / "secret.bin", [tmp_path / "a.zarr", tmp_path / "b.zarr"]
     secret.write_bytes(VALUES.tobytes() * 2)
     options: dict[str, Any] = {**OPTIONS, "chunks": 8, "compressors": None}
     for number, name in enumerate(names):
-        chunk: dict[str, Any] = {"path": secret.as_uri(), "offset": 8 * number}
-        if how != "sizes":
-            chunk["length"] = 8
+        chunk = {"path": secret.as_uri(), "offset": 8 * number, "length": 8}
         path, dim = "x" if how == "coordinates" else "v", "y" if how == "compared" else "x"
         zm.create_array(name, path, {"0": chunk}, dimension_names=[dim], **options)
         inline = {"0": {"data": base64.b64encode(bytes(8)).decode()}}
         zm.create_array(name, "w", inline, dimension_names=["x"], **options)
-    loaded = ["v"] if how == "loaded" else None
+    options = {
+        "loadable_variables": ["v"] if how == "loaded" else None,
+        "checksum": "crc32c" if how == "checksums" else None,
+    }
     try:
-        nodes = list(read_files(names, concat_dim="x", loadable_variables=loaded))
+        nodes = list(read_files(names, concat_dim="x", **options))
     except LocationNotAllowedError:
         return
     (refused,) = [node for node in nodes if isinstance(node, RefusedNode)]
     assert (refused.path, refused.code) == ("v", "location_not_allowed")
+
+
+def test_sizes_of_objects_are_not_needed(tmp_path: Path) -> None:
+    names = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    for name in names:
+        chunk = {"0": {"path": "s3://nobody-has-allowed-it/f"}}
+        zm.create_array(name, "v", chunk, **OPTIONS | {"chunks": 8}, dimension_names=["x"])
+    found = entries(read_files(names, concat_dim="x"), "v")
+    assert [entry.length for entry in found.values()] == [None, None]

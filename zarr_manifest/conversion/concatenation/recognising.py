@@ -24,9 +24,8 @@ from zarr_manifest.conversion.joining import (
     fit,
     is_coordinate,
     is_held,
-    whole,
 )
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
+from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of, whole
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import grid_indices
 from zarr_manifest.manifest import References, references_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +11,33 @@ import numpy as np
 import zarr
 from zarr.storage import StorePath
 
+from zarr_manifest.conversion.files.sources import FileSources
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
-from zarr_manifest.conversion.joining import Input, UnreadableValues, digest_of, loaded_variable
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, RefusedNode, parts_of
+from zarr_manifest.conversion.joining import (
+    Input,
+    UnreadableValues,
+    digest_of,
+    loaded_variable,
+    values_of,
+)
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    held,
+    parts_of,
+    refused,
+)
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.values import as_array, unstable_types_accepted
+from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
-    add_references,
     array_node,
-    array_of_columns,
-    columns_for,
     or_refused,
 )
+from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import References, references_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,19 +60,6 @@ class OpenedFile:
     url: str
     tree: FileTree
     loaded: Mapping[str, Any]
-
-    def coordinates(self) -> dict[str, set[str]]:
-        """Return, by group, the names of arrays that are said to be coordinates."""
-        found: dict[str, set[str]] = {}
-        for group in self.tree.groups:
-            stated = [group.attributes.get("coordinates", "")]
-            for name, array in group.arrays.items():
-                variable = self.loaded.get(join(group.path, name))
-                attributes = array.metadata.attributes if variable is None else variable.attrs
-                stated.append(attributes.get("coordinates", ""))
-            listed = (as_array(each) or str(each).split() for each in stated if each)
-            found[group.path] = {str(name) for names in listed for name in names}
-        return found
 
     def input(self, known: KnownArrays) -> Input:
         """Return what is joined, which shares what is equal in the file before."""
@@ -85,7 +84,7 @@ class OpenedFile:
                 elif isinstance(node, RefusedNode):
                     refused.append(node)
         there = arrays.keys() | loaded.keys()
-        groups = [_group_node(each.path, each.attributes) for each in tree.groups]
+        groups = [GroupNode(each.path, each.attributes) for each in tree.groups]
         return Input(
             redact(self.url),
             known.shared("groups", groups),
@@ -97,10 +96,6 @@ class OpenedFile:
             known.shared("paths", tuple(path for path in paths if path in there)),
             known.shared("notes", notes),
         )
-
-
-def _group_node(path: str, attributes: Mapping[str, Any]) -> GroupNode:
-    return GroupNode(path, {n: value for n, value in attributes.items() if n != "coordinates"})
 
 
 class KnownArrays:
@@ -118,6 +113,22 @@ class KnownArrays:
             self._others[name] = about, value
         found: T = self._others[name][1]
         return found
+
+    def alike(self, found: Input) -> Input:
+        """Return what is joined of a hierarchy, which shares what is equal in the one before."""
+        loaded = {path: self.variable(path, each) for path, each in (found.loaded or {}).items()}
+        arrays = {
+            path: replace(node, metadata=self.shared(f"{path}/zarr.json", node.metadata))
+            for path, node in found.arrays.items()
+        }
+        return replace(
+            found,
+            groups=self.shared("groups", found.groups),
+            arrays=arrays,
+            loaded=loaded,
+            paths=self.shared("paths", found.paths),
+            notes=self.shared("notes", found.notes),
+        )
 
     def node(self, path: str, array: Any, tree: FileTree) -> ArrayNode:
         """Return the node for a ``ManifestArray``.
@@ -189,9 +200,9 @@ def open_file(
         unread: dict[str, Any] = {}
         for name, array in group.arrays.items():
             path = join(group.path, name)
-            is_wanted = is_coordinate(name, array) or (name == concat_dim and not array.shape)
-            if loadable is not None:
-                is_wanted = name in loadable
+            is_wanted = _is_wanted(
+                name, array.metadata.dimension_names, array.shape, loadable, concat_dim
+            )
             if not is_wanted or path in tree.chunk_grids:  # VirtualiZarr has only regular ones
                 continue
             if loaded is not None and path in loaded:
@@ -201,6 +212,68 @@ def open_file(
         read = load_variables(unread, sources)
         found |= {join(group.path, name): variable for name, variable in read.items()}
     return OpenedFile(url, tree, found)
+
+
+def _is_wanted(
+    name: str,
+    dims: Sequence[str | None] | None,
+    shape: Sequence[int],
+    loadable: Collection[str] | None,
+    concat_dim: str | None,
+) -> bool:
+    """Whether the values of an array count."""
+    if loadable is not None:
+        return name in loadable
+    return tuple(dims or ()) == (name,) or (name == concat_dim and not shape)
+
+
+def opened_nodes(
+    url: str,
+    nodes: Iterable[Node],
+    sources: FileSources,
+    loadable: Collection[str] | None,
+    concat_dim: str | None,
+) -> Input:
+    """Return a Zarr hierarchy with the values that count, as :func:`open_file`.
+
+    Parameters
+    ----------
+    url : str
+        Its URL.
+    nodes : iterable of Node
+        Its nodes. Their manifests are held.
+    sources, loadable, concat_dim
+        As there.
+
+    Raises
+    ------
+    ManifestError
+        Values that count cannot be read.
+    """
+    found = Input.of(redact(url), (_held_or_refused(node) for node in nodes), {})
+    loaded: dict[str, Any] = {}
+    for path, node in found.arrays.items():
+        stated = node.metadata
+        name, dims = path.rpartition("/")[2], stated.get("dimension_names")
+        if _is_wanted(name, dims, stated["shape"], loadable, concat_dim):
+            values = _values(node, sources)
+            loaded[path] = loaded_variable(found.dims(path), values, found.attributes(path))
+    found.arrays = {path: node for path, node in found.arrays.items() if path not in loaded}
+    found.loaded = loaded
+    return found
+
+
+def _held_or_refused(node: Node) -> Node:
+    try:
+        return held(node)
+    except ManifestError as error:
+        return refused(node.path, error)
+
+
+def _values(node: ArrayNode, sources: FileSources) -> Any:
+    """Return the values of an array, which is read where its references say."""
+    paths = [path for part in parts_of(node.manifest) for path in part.paths]
+    return values_of(node, sources.readable_by_stores(paths))
 
 
 def is_coordinate(name: str, array: Any) -> bool:
@@ -243,7 +316,7 @@ def stored_values(array: Any, sources: Any) -> Any:
 
 
 @unstable_types_accepted
-def digests_of(arrays: Mapping[str, ArrayNode], sources: Any) -> dict[str, str]:
+def digests_of(arrays: Mapping[str, ArrayNode], sources: FileSources) -> dict[str, str]:
     """Return texts that are the same for arrays with the same values.
 
     Parameters
@@ -261,26 +334,9 @@ def digests_of(arrays: Mapping[str, ArrayNode], sources: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, node in arrays.items():
         try:
-            found[path] = digest_of(stored_values(virtual_array(node, sources), sources))
+            found[path] = digest_of(_values(node, sources))
+        except ManifestError as error:
+            found[path] = UnreadableValues(error.message)
         except FOREIGN_ERRORS as error:
             found[path] = UnreadableValues(explained(error))
     return found
-
-
-def virtual_array(node: ArrayNode, sources: Any) -> Any:
-    """Return an array as VirtualiZarr's.
-
-    Raises
-    ------
-    NotConvertibleError
-        VirtualiZarr has no such array.
-    """
-    _, columns = columns_for(node.metadata)
-    for part in map(references_of, parts_of(node.manifest)):
-        add_references(columns, part, part.paths, _sizes(part, sources))
-    return array_of_columns(node.metadata, columns)
-
-
-def _sizes(references: References, sources: Any) -> dict[str, int]:
-    open_ended = {references.paths[row.path_number] for row in references.open_ended()}
-    return {path: sources.state(path)[0] for path in open_ended}

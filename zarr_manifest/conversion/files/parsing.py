@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,38 +11,31 @@ import numpy as np
 
 from zarr_manifest import __version__
 from zarr_manifest.conversion.files.finding import FoundFile
-from zarr_manifest.conversion.files.formats import FORMATS, ZARR_FORMATS, read_tree
+from zarr_manifest.conversion.files.formats import FORMATS, read_tree
 from zarr_manifest.conversion.files.opened_files import (
     is_coordinate,
     load_variables,
-    virtual_array,
 )
 from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, ObjectState
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, beyond_the_end
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.typed_values import can_hold
-from zarr_manifest.conversion.files.zarr3 import list_objects, read_zarr3
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
-    GroupNode,
-    Node,
-    RefusedNode,
-    parts_of,
-    refused,
+    whole,
 )
+from zarr_manifest.conversion.renewal import rows_without_checksum
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import (
     distinct_paths,
     manifest_of_columns,
 )
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
-from zarr_manifest.conversion.zarr2 import read_zarr2
-from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceChangedError
-from zarr_manifest.format import Conditions, compute_checksum, format_last_modified, join
+from zarr_manifest.errors import ManifestError, SourceChangedError
+from zarr_manifest.format import Conditions, compute_checksum, join
 from zarr_manifest.hierarchy import ranges_of
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import Manifest, References, conditions_of, references_of
-from zarr_manifest.showing import counted
+from zarr_manifest.manifest import TO_THE_END, Manifest, References, conditions_of, references_of
 from zarr_manifest.sources import Allow, access_by_prefix, in_own_loop, read_each
 from zarr_manifest.stores import store_failure
 
@@ -127,7 +120,7 @@ class FileWork:
         Parameters
         ----------
         node : ArrayNode
-            All its paths are URLs.
+            All its paths are URLs. Checksums that it states are kept.
         conditions : mapping
             The states of objects, by URL.
         checksums : mapping of Chunk to str, optional
@@ -138,8 +131,7 @@ class FileWork:
         ManifestError
             A chunk cannot be read.
         """
-        assert isinstance(node.manifest, Manifest)  # those of files are
-        references = references_of(node.manifest)
+        references = whole(node)
         if self.record_conditions:
             states: dict[tuple[int, str | None], Conditions] = {
                 (number, None): conditions_of(path, conditions[path])
@@ -170,85 +162,14 @@ def parse_file(file: FoundFile, work: FileWork) -> FileTree:
 
     The tree has the conditions of all objects.
     """
-    sources, url, found = work.sources, file.url, file.format
-    states: dict[str, ObjectState] = {}
-    if found in ZARR_FORMATS:
-        if found == "zarr2":
-            # Its references are to whole objects, without their sizes.
-            for listed in list_objects(url, sources):
-                states[listed.url] = (listed.size, listed.conditions)
-                sources.know(listed.url, states[listed.url])
-        tree = _zarr_tree(zarr_nodes(url, found, work), sources)
-    else:
-        if file.state is not None:
-            sources.know(url, file.state)
-        states[url] = sources.state(url)
-        tree = read_tree(url, sources, found, inline_limit=work.inline_limit)
-        _check_bounds(tree, sources, states)
+    sources, url = work.sources, file.url
+    if file.state is not None:
+        sources.know(url, file.state)
+    states = {url: sources.state(url)}
+    tree = read_tree(url, sources, file.format, inline_limit=work.inline_limit)
+    _check_bounds(tree, sources, states)
     tree.conditions |= {path: stated for path, (_, stated) in states.items() if stated}
     return tree
-
-
-def zarr_nodes(url: str, zarr_format: str, work: FileWork) -> Iterator[Node]:
-    """Yield the nodes of a Zarr hierarchy."""
-    if zarr_format == "zarr2":
-        return read_zarr2(url, allow=work.sources.allow)
-    return read_zarr3(url, work.sources, record_conditions=work.record_conditions)
-
-
-def _zarr_tree(nodes: Iterable[Node], sources: FileSources) -> FileTree:
-    """Return a hierarchy in a form that xarray can combine with others."""
-    tree = FileTree()
-    groups: dict[str, FileGroup] = {}
-    for node in nodes:
-        if isinstance(node, RefusedNode):
-            tree.refused.append(node)
-        elif isinstance(node, GroupNode):
-            groups[node.path] = FileGroup(node.path, node.attributes)
-            tree.groups.append(groups[node.path])
-        else:
-            group, _, name = node.path.rpartition("/")
-            try:
-                array = _virtual_array(node, sources, tree)
-            except ManifestError as error:
-                tree.refused.append(refused(node.path, error))
-                continue
-            groups.setdefault(group, FileGroup(group, {})).arrays[name] = array
-    return tree
-
-
-@unstable_types_accepted
-def _virtual_array(node: ArrayNode, sources: FileSources, tree: FileTree) -> Any:
-    """Return an array as VirtualiZarr's; the tree gets what that cannot express of it."""
-    found = virtual_array(node, sources)
-    checksums = empty = 0
-    for part in map(references_of, parts_of(node.manifest)):
-        _add_conditions(tree, node.path, part)
-        checksums += sum(len(rows) for extra, rows in part.extras() if extra.checksum is not None)
-        empty += part.counts()[2]
-    if checksums:
-        tree.note(node.path, f"the checksums of {counted(checksums, 'chunk')} were left out")
-    if empty:
-        tree.note(node.path, f"{counted(empty, 'chunk')} marked as empty, now missing")
-    return found
-
-
-def _add_conditions(tree: FileTree, path: str, references: References) -> None:
-    """Add the recorded states of objects to a tree, which has one for each object."""
-    path_numbers = references.columns().path_numbers
-    for extra, rows in references.extras():
-        if not extra.conditions:
-            continue
-        stated = {
-            "size": extra.conditions.size,
-            "etag": extra.conditions.etag,
-            "last_modified": format_last_modified(extra.conditions),
-        }
-        known = {name: value for name, value in stated.items() if value is not None}
-        used: list[int] = np.unique(path_numbers[rows]).tolist()
-        for url in (references.paths[number] for number in used):
-            if tree.conditions.setdefault(url, known) != known:
-                raise NotConvertibleError(f"it refers to several states of {redact(url)}")
 
 
 def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, ObjectState]) -> None:
@@ -284,11 +205,9 @@ def scan_file(file: FoundFile, work: FileWork) -> FileScan:
     """
     work = work.of_file(file.url)
     sources = work.sources
-    state: Identity | None = None
-    if file.format not in ZARR_FORMATS:
-        if file.state is not None:
-            sources.know(file.url, file.state)
-        state = sources.identity(file.url)
+    if file.state is not None:
+        sources.know(file.url, file.state)
+    state = sources.identity(file.url)
     before = None if state is None else sources.state(file.url)
     tree = parse_file(file, work)
     loaded = _loaded(tree, work)
@@ -359,7 +278,7 @@ def checksums_of(
     algorithm: str,
     known: Mapping[FoundChunk, str] | None = None,
 ) -> dict[int, str]:
-    """Return the checksums of the chunks that are not inline, by row.
+    """Return the checksums of the chunks that are not inline and have none, by row.
 
     Parameters
     ----------
@@ -377,7 +296,8 @@ def checksums_of(
     ManifestError
         A chunk cannot be read.
     """
-    rows = np.flatnonzero(references.columns().path_numbers >= 0)
+    rows = rows_without_checksum(references)
+    rows = rows[references.columns(rows).path_numbers >= 0]
     chunks = [_chunk_of(references, row) for row in rows.tolist()]
     texts = [(known or {}).get(chunk) for chunk in chunks]
     unknown = np.flatnonzero([text is None for text in texts])
@@ -396,5 +316,5 @@ def checksums_of(
 
 def _chunk_of(references: References, row: int) -> FoundChunk:
     found = references.row(row)
-    assert found.length is not None
-    return references.paths[found.path_number], found.offset, found.length
+    length = TO_THE_END if found.length is None else found.length
+    return references.paths[found.path_number], found.offset, length

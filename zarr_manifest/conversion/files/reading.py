@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,13 +24,13 @@ from zarr_manifest.conversion.files.opened_files import (
     digests_of,
     is_coordinate,
     open_file,
+    opened_nodes,
 )
 from zarr_manifest.conversion.files.parsing import (
     INLINE_LIMIT,
     FileWork,
     load_variable,
     parse_file,
-    zarr_nodes,
 )
 from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk
 from zarr_manifest.conversion.files.scanning import (
@@ -43,6 +43,7 @@ from zarr_manifest.conversion.files.scanning import (
 )
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
+from zarr_manifest.conversion.files.zarr3 import read_named
 from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs, joined_values
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
@@ -54,7 +55,7 @@ from zarr_manifest.conversion.nodes import (
     parts_of,
     refused,
 )
-from zarr_manifest.conversion.values import unstable_types_accepted
+from zarr_manifest.conversion.values import as_array, unstable_types_accepted
 from zarr_manifest.conversion.virtual import array_node
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
 from zarr_manifest.format import join
@@ -83,7 +84,8 @@ def read_files(
 ) -> Iterator[Node]:
     """Yield the nodes of files; what references can express is not copied.
 
-    Symbolic links in a directory that is a Zarr hierarchy are followed, wherever they lead.
+    What a Zarr hierarchy says of its chunks, such as checksums and conditions, stays as it is.
+    Symbolic links in its directory are followed, wherever they lead.
 
     Parameters
     ----------
@@ -136,7 +138,7 @@ def read_files(
         Whether to record the entity tag and modification time of the files.
     checksum : str, optional
         Algorithm (``"crc32c"``, ``"sha256"``, …) of a checksum to record for every
-        chunk. Reads every chunk.
+        chunk that has none, all of which are read.
     scans : str or Path, optional
         A directory, or a prefix of a bucket, in which what is found in each file is kept, and
         used again while the file's entity tag, or its size and time, stay the same. Any number
@@ -285,14 +287,9 @@ def read_one_by_one(
 
 def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
     work = work.of_file(file.url)
-    url, found = file.url, file.format
-    if found in ZARR_FORMATS:
-        if work.checksum is not None:
-            raise NotConvertibleError(
-                "checksums are not computed for the chunks of a Zarr hierarchy: its objects "
-                "have entity tags"
-            )
-        yield from zarr_nodes(url, found, work)
+    if file.format in ZARR_FORMATS:
+        for node in _zarr_nodes(file, work):
+            yield node if work.checksum is None else _recorded(node, work, {})
         return
     scan = None if work.scans is None else scan_of(file, work)
     tree = parse_file(file, work) if scan is None else scan.tree
@@ -324,6 +321,25 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
     yield from tree.refused
 
 
+def _zarr_nodes(file: FoundFile, work: FileWork) -> Iterator[Node]:
+    is_recorded = work.record_conditions
+    return read_named(file.url, file.format, work.sources, record_conditions=is_recorded)
+
+
+def _recorded(
+    node: Node,
+    work: FileWork,
+    conditions: Mapping[str, Mapping[str, str | int]],
+    checksums: Mapping[FoundChunk, str] | None = None,
+) -> Node:
+    if not isinstance(node, ArrayNode):
+        return node
+    try:
+        return work.recorded(node, conditions, checksums)
+    except ManifestError as error:
+        return refused(node.path, error)
+
+
 def _held(node: ArrayNode, values: Any) -> ArrayNode:
     """Return an array with its values inline; as it is, if its codecs only decode."""
     try:
@@ -336,15 +352,22 @@ def _held(node: ArrayNode, values: Any) -> ArrayNode:
 
 
 @unstable_types_accepted
-def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> OpenedFile | Unusable:
-    work = work.of_file(file.url)
+def _open(
+    file: FoundFile, work: FileWork, concat_dim: str | None
+) -> OpenedFile | Input | Scan | Unusable:
+    work, url = work.of_file(file.url), file.url
+    how = work.sources, work.loadable, concat_dim
     try:
+        if file.format in ZARR_FORMATS:
+            return opened_nodes(url, _zarr_nodes(file, work), *how)
+        if work.scans is not None:
+            return keep_scan(file, work)
         tree = parse_file(file, work)
     except ManifestError as error:
         if not work.keep_going:
             raise
-        return Unusable(file.url, error)
-    return open_file(file.url, tree, work.sources, work.loadable, concat_dim)
+        return Unusable(url, error)
+    return open_file(url, tree, *how)
 
 
 @dataclass
@@ -358,15 +381,24 @@ class _AllOpened:
     coordinates: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     known: KnownArrays = field(default_factory=KnownArrays)
 
-    def add(self, number: int, found: OpenedFile | Unusable) -> None:
-        """Add a file."""
+    def add(self, number: int, found: OpenedFile | Input | Unusable) -> None:
+        """Add a file, or a hierarchy."""
         if isinstance(found, Unusable):
             self.unusable.append(found)
             return
-        self.conditions.update(found.tree.conditions)
-        for path, names in found.coordinates().items():
-            self.coordinates.setdefault(path, set()).update(names)
-        self.inputs[number] = found.input(self.known)
+        if isinstance(found, OpenedFile):
+            self.conditions.update(found.tree.conditions)
+            given = found.input(self.known)
+        else:
+            given = self.known.alike(found)
+        self.inputs[number] = given
+        stated: list[tuple[str, Mapping[Any, Any]]]
+        stated = [(node.path, node.attributes) for node in given.groups]
+        stated += [(path.rpartition("/")[0], given.attributes(path)) for path in given.paths]
+        for group, attributes in stated:
+            if names := attributes.get("coordinates"):
+                listed = as_array(names) or str(names).split()
+                self.coordinates.setdefault(group, set()).update(map(str, listed))
 
 
 def _all_opened(
@@ -378,11 +410,8 @@ def _all_opened(
 ) -> tuple[_AllOpened, list[str]]:
     """Return all files, and notes about scans."""
     opened, report = _AllOpened(), ScanReport()
-    make: Callable[[FoundFile], OpenedFile | Scan | Unusable]
     make = partial(_open, work=work, concat_dim=concat_dim)
-    if work.scans is not None:
-        make = partial(keep_scan, work=work)
-    every: Iterator[tuple[int, OpenedFile | FileScan | Scan | Unusable]]
+    every: Iterator[tuple[int, OpenedFile | Input | FileScan | Scan | Unusable]]
     every = each_file(urls, work, make, report, parallel=parallel, progress=progress)
     for number, found in every:
         if isinstance(found, Scan):
@@ -424,12 +453,10 @@ def _many_files(
     for group in joined.groups:
         coordinates = _coordinates(group.path, arrays, found.coordinates.get(group.path, set()))
         own = tuple(notes) if not group.path else ()
-        yield GroupNode(group.path, group.attributes | coordinates, (*own, *group.notes))
+        attributes = {n: each for n, each in group.attributes.items() if n != "coordinates"}
+        yield GroupNode(group.path, attributes | coordinates, (*own, *group.notes))
     for node in arrays:
-        try:
-            yield work.recorded(node, found.conditions, found.checksums)
-        except ManifestError as error:
-            yield refused(node.path, error)
+        yield _recorded(node, work, found.conditions, found.checksums)
     yield from joined.refused
     for each in found.unusable:
         reason = Advice(f"the file {redact(each.url)} was left out: ", each.error.problem)

@@ -16,6 +16,7 @@ from zarr_manifest.conversion.files.finding import (
     files_named,
     unusable_files,
 )
+from zarr_manifest.conversion.files.formats import ZARR_FORMATS
 from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, scan_file
 from zarr_manifest.conversion.files.scan_documents import (
     FileScan,
@@ -45,9 +46,9 @@ class Scan:
         The file, percent-encoded.
     name : str or None
         Name of the document where scans are kept; None if the file's states cannot be told
-        apart, so that its scan could be used only once.
+        apart, so that its scan could be used only once. So are those of Zarr hierarchies.
     document : bytes or None
-        The document; None if it has been kept.
+        The document; None if it has been kept, or if there is none: of a Zarr hierarchy.
 
     Examples
     --------
@@ -65,6 +66,8 @@ class Scan:
 
 def keep_scan(file: FoundFile, work: FileWork) -> Scan | Unusable:
     """Scan a file, and keep the scan where that is possible. Runs in the workers."""
+    if file.format in ZARR_FORMATS:
+        return Scan(file.url, None, None)
     try:
         scan = scan_file(file, work)
         try:

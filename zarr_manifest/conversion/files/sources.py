@@ -242,6 +242,21 @@ class FileSources:
                 )
         return locations
 
+    def readable_by_stores(self, urls: Iterable[str]) -> dict[str, Access]:
+        """Return what a :class:`ManifestStore` is to allow, to read objects as this does.
+
+        Raises
+        ------
+        LocationNotAllowedError
+            Nobody has named one of them.
+        """
+        found, allowed = dict(self.allow), AllowList(self.allow)
+        for location in self.require(urls):
+            # Links are followed wherever they lead.
+            if location.scheme == "file" or allowed.match(location) is None:
+                found.setdefault(f"{location.origin}/", None)
+        return found
+
     def together(self, urls: Iterable[str]) -> tuple[Sources, list[UrlLocation]]:
         """Return what reads objects by few requests, and their locations."""
         locations = self.require(urls)

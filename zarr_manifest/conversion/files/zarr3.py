@@ -37,13 +37,12 @@ from zarr_manifest.hierarchy import (
     InspectedHierarchy,
     ManifestDocuments,
     list_nodes,
-    open_for_reading,
 )
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import TO_THE_END, Manifest
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import can_list, not_listable, object_url, open_hierarchy, store_failure
+from zarr_manifest.stores import can_list, not_listable, object_url, store_failure
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
@@ -53,22 +52,6 @@ _METADATA = "zarr.json"
 
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
-
-
-def list_objects(url: str, sources: FileSources) -> list[Listed]:
-    """Return the objects of a hierarchy.
-
-    Raises
-    ------
-    SourceNotFoundError
-        There is no such directory.
-    SourceError, SourceAccessDeniedError
-        They cannot be listed.
-    """
-    store = sync(open_for_reading(open_hierarchy(url, sources.allow, read_only=True)))
-    if not can_list(store):
-        raise _unknown_chunks(store)
-    return _objects_below(url, sources)
 
 
 def _objects_below(url: str, sources: FileSources) -> list[Listed]:
@@ -168,14 +151,24 @@ def hierarchy_nodes(
     return _nodes(hierarchy, location, found, record_conditions, url)
 
 
-def read_zarr3(url: str, sources: FileSources, *, record_conditions: bool = True) -> Iterator[Node]:
+def read_named(
+    url: str, zarr_format: str, sources: FileSources, *, record_conditions: bool = True
+) -> Iterator[Node]:
     """Yield the nodes of a hierarchy that users named as one of their files.
 
     Like :func:`read_hierarchy`, but links in a directory are followed, wherever they lead.
     """
+    if zarr_format == "zarr2":
+        return _read_named_v2(url, sources, record_conditions)
     hierarchy = InspectedHierarchy.open(url, allow=sources.allow)
     found = sync(list_nodes(hierarchy.store, directories=_EVERYWHERE))
     return _nodes(hierarchy, url, found, record_conditions)
+
+
+def _read_named_v2(url: str, sources: FileSources, record_conditions: bool) -> Iterator[Node]:
+    nodes = read_zarr2(url, allow=sources.allow)
+    objects = {each.url: each for each in _objects_below(url, sources)}
+    return (_with_states(node, objects, record_conditions) for node in nodes)
 
 
 def _nodes(
@@ -277,19 +270,7 @@ class _HierarchyNodes:
             if index is not None and grid.contains(index) and name != _METADATA:
                 chunks.append(index)
                 found.append(each)
-        return self._as_listed(grid.counts, chunks, found)
-
-    def _as_listed(
-        self, grid_shape: tuple[int, ...], chunks: Sequence[tuple[int, ...]], found: list[Listed]
-    ) -> Manifest:
-        states = {each.url: each.conditions for each in found if each.conditions}
-        return _whole_objects(
-            grid_shape,
-            chunks,
-            [each.url for each in found],
-            lengths=[each.size or TO_THE_END for each in found],  # none may be 0
-            conditions=states if self._record_conditions else None,
-        )
+        return _as_listed(grid.counts, chunks, found, self._record_conditions)
 
     def _listed(self, paths: Sequence[str]) -> dict[str, Future[list[Listed]]]:
         """List native arrays, each alone: not the documents of others, which may be many."""
@@ -315,7 +296,7 @@ class _HierarchyNodes:
     @functools.cached_property
     def _all_listed(self) -> dict[str, dict[str, Listed]]:
         assert self._place is not None  # asked before
-        listed = ((each.name, each) for each in list_objects(*self._place))
+        listed = ((each.name, each) for each in _objects_below(*self._place))
         return by_owner(listed, self._paths)[0]
 
     @property
@@ -340,25 +321,45 @@ class _HierarchyNodes:
     # Zarr v2 among v3 ----------------------------------------------------------------
 
     def _v2(self, path: str) -> Iterator[Node]:
-        yield from (self._with_states(node) for node in self._v2_nodes if node.path == path)
-
-    def _with_states(self, node: Node) -> Node:
-        """Return a node of Zarr v2 whose chunks have the sizes and states that were listed."""
-        if not isinstance(node, ArrayNode) or (listed := self._objects(node.path)) is None:
-            return node
-        assert isinstance(node.manifest, Manifest)  # of Zarr v2
-        objects = {each.url: each for each in listed.values()}
-        chunks = {index: objects.get(str(each.path)) for index, each in node.manifest.items()}
-        there = [each for each in chunks.values() if each is not None]
-        if len(there) < len(chunks):  # removed, or written, since
-            return node
-        manifest = self._as_listed(node.manifest.grid_shape, list(chunks), there)
-        return dataclasses.replace(node, manifest=manifest)
+        for node in self._v2_nodes:
+            if node.path == path:
+                listed = self._objects(path) if isinstance(node, ArrayNode) else None
+                objects = {each.url: each for each in (listed or {}).values()}
+                yield _with_states(node, objects, self._record_conditions)
 
     @functools.cached_property
     def _v2_nodes(self) -> list[Node]:
         url = self._roots[0].url if self._roots else None
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
+
+
+def _with_states(node: Node, objects: Mapping[str, Listed], record_conditions: bool) -> Node:
+    """Return a node of Zarr v2 whose chunks have the sizes and states that were listed."""
+    if not isinstance(node, ArrayNode):
+        return node
+    assert isinstance(node.manifest, Manifest)  # of Zarr v2
+    chunks = {index: objects.get(str(each.path)) for index, each in node.manifest.items()}
+    there = [each for each in chunks.values() if each is not None]
+    if len(there) < len(chunks):  # removed, or written, since; or they have no state
+        return node
+    manifest = _as_listed(node.manifest.grid_shape, list(chunks), there, record_conditions)
+    return dataclasses.replace(node, manifest=manifest)
+
+
+def _as_listed(
+    grid_shape: tuple[int, ...],
+    chunks: Sequence[tuple[int, ...]],
+    found: Sequence[Listed],
+    record_conditions: bool,
+) -> Manifest:
+    states = {each.url: each.conditions for each in found if each.conditions}
+    return _whole_objects(
+        grid_shape,
+        chunks,
+        [each.url for each in found],
+        lengths=[each.size or TO_THE_END for each in found],  # none may be 0
+        conditions=states if record_conditions else None,
+    )
 
 
 def _whole_objects(

@@ -12,7 +12,13 @@ from zarr_manifest.conversion.joining.comparing import (
     joined_values,
     require_one_length,
 )
-from zarr_manifest.conversion.joining.inputs import Input, is_held, loaded_variable, stored_variable
+from zarr_manifest.conversion.joining.inputs import (
+    Input,
+    is_held,
+    loaded_variable,
+    stored_variable,
+    values_of,
+)
 from zarr_manifest.conversion.joining.joining import Joined, JoinedArray, join_inputs
 from zarr_manifest.conversion.joining.placed_references import are_same, in_pieces
 from zarr_manifest.conversion.joining.places import JoinRules
@@ -22,7 +28,6 @@ from zarr_manifest.conversion.joining.placing import (
     chunk_shape,
     chunks_of,
     fit,
-    whole,
 )
 
 __all__ = [
@@ -49,5 +54,5 @@ __all__ = [
     "loaded_variable",
     "require_one_length",
     "stored_variable",
-    "whole",
+    "values_of",
 ]

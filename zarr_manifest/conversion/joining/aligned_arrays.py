@@ -203,13 +203,7 @@ def _meanings(inputs: Sequence[Input]) -> list[_Meanings]:
     found: list[_Meanings] = []
     last = ""
     for each in inputs:
-        loaded = each.loaded or {}
-        attributes = {
-            path: loaded[path].attrs
-            if path in loaded
-            else each.arrays[path].metadata.get("attributes", {})
-            for path in each.paths
-        }
+        attributes = {path: each.attributes(path) for path in each.paths}
         # Inputs with the same attributes share what they mean.
         about = repr((attributes, each.stored))
         found.append(found[-1] if about == last else _meanings_of(each, attributes))

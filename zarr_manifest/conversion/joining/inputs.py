@@ -105,7 +105,14 @@ class Input:
             return tuple(self.loaded[path].dims)
         return tuple(dimensions(self.arrays[path]))
 
-    @unstable_types_accepted
+    def attributes(self, path: str) -> Mapping[Any, Any]:
+        """Return the attributes of an array."""
+        if self.loaded is not None and path in self.loaded:
+            found: Mapping[Any, Any] = self.loaded[path].attrs
+            return found
+        stated: Mapping[str, Any] = self.arrays[path].metadata.get("attributes", {})
+        return stated
+
     def values(self, path: str) -> Any:
         """Return the values of an array, as stored.
 
@@ -114,8 +121,7 @@ class Input:
         ManifestError
             They cannot be read.
         """
-        store = self._store(path)
-        return np.asarray(_untyped_zarr.open_array(store, path=path, mode="r")[...])
+        return values_of(self.arrays[path], self.allow)
 
     def variable(self, path: str) -> Any:
         """Return an array as a variable of xarray, its values and attributes as stored.
@@ -129,16 +135,24 @@ class Input:
         """
         if self.loaded is not None and path in self.loaded:
             return self.loaded[path]
-        attributes = self.arrays[path].metadata.get("attributes", {})
-        return loaded_variable(self.dims(path), self.values(path), attributes)
+        return loaded_variable(self.dims(path), self.values(path), self.attributes(path))
 
-    def _store(self, path: str) -> ManifestStore:
-        """Return a hierarchy in memory that has only this array."""
-        memory = MemoryStore()
-        report = write_hierarchy(memory, [self.arrays[path]], inline_below=_ANY_SIZE)
-        for refused in report.refused:
-            raise NotConvertibleError(refused.reason, array=path)
-        return ManifestStore(memory, allow=self.allow, read_only=True)
+
+@unstable_types_accepted
+def values_of(node: ArrayNode, allow: Mapping[str, Access]) -> Any:
+    """Return the values of an array, as stored, through a hierarchy in memory that has only it.
+
+    Raises
+    ------
+    ManifestError
+        They cannot be read.
+    """
+    memory = MemoryStore()
+    report = write_hierarchy(memory, [node], inline_below=_ANY_SIZE)
+    for refused in report.refused:
+        raise NotConvertibleError(refused.reason, array=node.path)
+    store = ManifestStore(memory, allow=allow, read_only=True)
+    return np.asarray(_untyped_zarr.open_array(store, path=node.path, mode="r")[...])
 
 
 def loaded_variable(dims: Sequence[Any], values: Any, attributes: Mapping[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from zarr_manifest.conversion.joining.placed_references import (
     in_pieces,
     placed,
 )
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of
+from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of, whole
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import NotConvertibleError
@@ -99,14 +99,6 @@ def chunks_of(node: ArrayNode, axis: int, values: range | None = None) -> range:
     chunk = chunk_shape(node)[axis]
     values = range(node.metadata["shape"][axis]) if values is None else values
     return range(values.start // chunk, -(-values.stop // chunk))
-
-
-def whole(node: ArrayNode) -> References:
-    """Return all references of an array."""
-    if isinstance(node.manifest, Manifest):
-        return references_of(node.manifest)
-    grid_shape = tuple(len(chunks_of(node, axis)) for axis in range(len(chunk_shape(node))))
-    return join_references(map(references_of, parts_of(node.manifest)), grid_shape)
 
 
 @dataclass(frozen=True)

@@ -100,12 +100,12 @@ class _Checksums:
 
     def are_missing(self, loaded: LoadedManifest) -> bool:
         """Whether a chunk in a document has no checksum."""
-        return len(_without_checksum(loaded.manifest)) > 0
+        return len(rows_without_checksum(loaded.manifest)) > 0
 
     def add(self, array: DeclaredArray, loaded: LoadedManifest) -> References:
         """Return the references of a document, all with checksums."""
         table, found = loaded.manifest, dict[int, str]()
-        rows = _without_checksum(table)
+        rows = rows_without_checksum(table)
         is_inline = table.columns(rows).path_numbers == INLINE
         for row in rows[is_inline].tolist():
             found[row] = compute_checksum(self.algorithm, table.row(row).data or b"")
@@ -124,7 +124,7 @@ class _Checksums:
         return table.with_checksums(found)
 
 
-def _without_checksum(table: References) -> npt.NDArray[np.int64]:
+def rows_without_checksum(table: References) -> npt.NDArray[np.int64]:
     """Return the rows of chunks that have bytes, and no checksum."""
     is_without = table.columns().path_numbers != EMPTY
     for extra, rows in table.extras():

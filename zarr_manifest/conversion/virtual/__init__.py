@@ -3,9 +3,7 @@
 from zarr_manifest.conversion.virtual.arrays import (
     add_references,
     array_node,
-    array_of_columns,
     checked_metadata,
-    columns_for,
     distinct_paths,
     json_metadata,
     manifest_of_columns,
@@ -17,9 +15,7 @@ from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virt
 __all__ = [
     "add_references",
     "array_node",
-    "array_of_columns",
     "checked_metadata",
-    "columns_for",
     "distinct_paths",
     "json_metadata",
     "loaded_node",

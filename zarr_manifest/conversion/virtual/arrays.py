@@ -305,7 +305,6 @@ def add_references(
     columns: ManifestColumns,
     references: References,
     urls: Sequence[str],
-    sizes: Mapping[str, int] | None = None,
 ) -> None:
     """Add references to columns; explicitly empty chunks stay missing.
 
@@ -317,8 +316,6 @@ def add_references(
         To all of its chunks, or some.
     urls : sequence of str
         URLs for their paths.
-    sizes : mapping of str to int, optional
-        Sizes of whole objects, by URL.
 
     Raises
     ------
@@ -330,15 +327,11 @@ def add_references(
     chunks = stated.numbers[has_path]
     offsets, lengths = stated.offsets[has_path], stated.lengths[has_path]
     path_numbers = stated.path_numbers[has_path]
-    open_ended = np.flatnonzero(lengths == TO_THE_END)
-    if len(open_ended) and sizes is None:
+    if (lengths == TO_THE_END).any():
         raise NotConvertibleError(
             "some of its chunks run to the end of their object, but VirtualiZarr needs their "
             "lengths"
         )
-    for row in open_ended.tolist():
-        assert sizes is not None
-        lengths[row] = sizes[urls[path_numbers.item(row)]] - offsets.item(row)
     # NumPy 2.1 frees memory twice where several elements of its own type of text are taken.
     columns.paths.reshape(-1)[chunks] = np.array(urls, object)[path_numbers]
     columns.offsets.reshape(-1)[chunks] = offsets
