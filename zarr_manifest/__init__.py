@@ -22,88 +22,51 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zarr_manifest import errors as errors
-    from zarr_manifest.conversion import (
-        ModelStore,
-        append,
-        concat,
-        diff,
-        from_model,
-        snapshot,
-        to_model,
-        trim,
-    )
-    from zarr_manifest.errors import ManifestError
-    from zarr_manifest.format import Limits
-    from zarr_manifest.hierarchy import ManifestStore
-    from zarr_manifest.inspection import contents, identity, validate, verify
-    from zarr_manifest.integrations import enable
-    from zarr_manifest.manifest import Manifest
-    from zarr_manifest.sources import anonymous, environment
-    from zarr_manifest.writing import (
-        clean,
-        create_array,
-        edit,
-        entries,
-        recover,
-        write_manifest,
-    )
+    from zarr_manifest.conversion import ModelStore as ModelStore
+    from zarr_manifest.conversion import append as append
+    from zarr_manifest.conversion import concat as concat
+    from zarr_manifest.conversion import diff as diff
+    from zarr_manifest.conversion import from_model as from_model
+    from zarr_manifest.conversion import snapshot as snapshot
+    from zarr_manifest.conversion import to_model as to_model
+    from zarr_manifest.conversion import trim as trim
+    from zarr_manifest.errors import ManifestError as ManifestError
+    from zarr_manifest.format import Limits as Limits
+    from zarr_manifest.hierarchy import ManifestStore as ManifestStore
+    from zarr_manifest.inspection import contents as contents
+    from zarr_manifest.inspection import identity as identity
+    from zarr_manifest.inspection import validate as validate
+    from zarr_manifest.inspection import verify as verify
+    from zarr_manifest.integrations import enable as enable
+    from zarr_manifest.manifest import Manifest as Manifest
+    from zarr_manifest.sources import anonymous as anonymous
+    from zarr_manifest.sources import environment as environment
+    from zarr_manifest.writing import clean as clean
+    from zarr_manifest.writing import create_array as create_array
+    from zarr_manifest.writing import edit as edit
+    from zarr_manifest.writing import entries as entries
+    from zarr_manifest.writing import recover as recover
+    from zarr_manifest.writing import write_manifest as write_manifest
 
 __version__ = "0.1.0.dev0"
 
-__all__ = [
-    "Limits",
-    "Manifest",
-    "ManifestError",
-    "ManifestStore",
-    "ModelStore",
-    "anonymous",
-    "append",
-    "clean",
-    "concat",
-    "contents",
-    "create_array",
-    "diff",
-    "edit",
-    "enable",
-    "entries",
-    "environment",
-    "from_model",
-    "identity",
-    "recover",
-    "snapshot",
-    "to_model",
-    "trim",
-    "validate",
-    "verify",
-    "write_manifest",
-]
-
-# By package, which is imported when one of its names is first used: reading does not need what
-# writes.
-_NAMES = {
-    "conversion": (
-        "ModelStore",
-        "append",
-        "concat",
-        "diff",
-        "from_model",
-        "snapshot",
-        "to_model",
-        "trim",
-    ),
-    "errors": ("ManifestError",),
-    "format": ("Limits",),
-    "hierarchy": ("ManifestStore",),
-    "inspection": ("contents", "identity", "validate", "verify"),
-    "integrations": ("enable",),
-    "locations": (),
-    "manifest": ("Manifest",),
-    "sources": ("anonymous", "environment"),
-    "writing": ("clean", "create_array", "edit", "entries", "recover", "write_manifest"),
-}
-
 # Type checkers read the imports above; this would have them believe that every name is there.
 if not TYPE_CHECKING:
+    # By package, which is imported when one of its names is first used: reading does not need what
+    # writes.
+    _NAMES = {
+        "conversion": "ModelStore append concat diff from_model snapshot to_model trim",
+        "errors": "ManifestError",
+        "format": "Limits",
+        "hierarchy": "ManifestStore",
+        "inspection": "contents identity validate verify",
+        "integrations": "enable",
+        "locations": "",
+        "manifest": "Manifest",
+        "sources": "anonymous environment",
+        "writing": "clean create_array edit entries recover write_manifest",
+    }
+    __all__ = sorted(" ".join(_NAMES.values()).split())
 
     def __getattr__(name: str) -> Any:
         """Return a public name, or a package, when it is first used."""

@@ -8,17 +8,17 @@ from importlib import import_module
 from typing import Any
 
 
-def from_modules(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+def from_modules(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a package's ``__getattr__``.
 
     Parameters
     ----------
     package : str
         The package.
-    modules : mapping of str to tuple of str
-        The names that each of its modules, or packages, defines.
+    modules : mapping of str to str
+        The names that each of its modules, or packages, defines, separated by spaces.
     """
-    module_of = {name: module for module, names in modules.items() for name in names}
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name in module_of:

@@ -127,20 +127,10 @@ if not TYPE_CHECKING:
         __name__,
         {
             "manifest_document": (
-                "Entry",
-                "Lines",
-                "Members",
-                "count_inline_bytes",
-                "explain_object",
-                "interpret_document",
+                "Entry Lines Members count_inline_bytes explain_object interpret_document"
             ),
             "object_models": (
-                "ArrayModel",
-                "GroupModel",
-                "differences",
-                "is_model_of_array",
-                "model_of_nodes",
-                "nodes_of_model",
+                "ArrayModel GroupModel differences is_model_of_array model_of_nodes nodes_of_model"
             ),
         },
     )

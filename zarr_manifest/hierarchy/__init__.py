@@ -53,30 +53,16 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
-            "declared_array": ("ChunkKeyEncoding", "DeclaredArray", "interpret_array"),
-            "inspected_hierarchy": ("InspectedHierarchy", "store_underneath"),
-            "located_chunks": ("LocatedChunks", "ranges_of"),
+            "declared_array": "ChunkKeyEncoding DeclaredArray interpret_array",
+            "inspected_hierarchy": "InspectedHierarchy store_underneath",
+            "located_chunks": "LocatedChunks ranges_of",
             "manifest_documents": (
-                "CONCURRENCY",
-                "LoadedManifest",
-                "ManifestDocuments",
-                "interpret_document_of",
+                "CONCURRENCY LoadedManifest ManifestDocuments interpret_document_of"
             ),
-            "stored_documents": ("Partition", "fetch_document", "partitions_to_read"),
-            "transformer": (
-                "ChunkManifestTransformer",
-                "ConditionCheck",
-                "Verify",
-                "encode_fill_chunk",
-            ),
+            "stored_documents": "Partition fetch_document partitions_to_read",
+            "transformer": "ChunkManifestTransformer ConditionCheck Verify encode_fill_chunk",
             "walking": (
-                "Node",
-                "copies_in",
-                "list_nodes",
-                "no_hierarchy",
-                "nodes_of",
-                "open_for_reading",
-                "read_nodes",
+                "Node copies_in list_nodes no_hierarchy nodes_of open_for_reading read_nodes"
             ),
         },
     )

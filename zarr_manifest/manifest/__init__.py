@@ -38,7 +38,7 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
-            "given_columns": ("NumberedPaths", "conditions_of", "references_from_columns"),
-            "manifest": ("Manifest", "references_of"),
+            "given_columns": "NumberedPaths conditions_of references_from_columns",
+            "manifest": "Manifest references_of",
         },
     )

@@ -61,14 +61,9 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
-            "each_range": ("read_each",),
-            "object_reader": ("known_cause",),
-            "present_states": ("ObjectVersion", "Pace", "object_states"),
-            "range_reading": (
-                "ManyRanges",
-                "RangeError",
-                "SourceObject",
-                "read_ranges",
-            ),
+            "each_range": "read_each",
+            "object_reader": "known_cause",
+            "present_states": "ObjectVersion Pace object_states",
+            "range_reading": "ManyRanges RangeError SourceObject read_ranges",
         },
     )
