@@ -7,12 +7,8 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import (
-    access_options,
-    hierarchy_argument,
-    limit_option,
-    sole_writer_option,
-)
+from zarr_manifest.command_line.options import changing_options, hierarchy_argument, limit_option
+from zarr_manifest.command_line.outcomes import members
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
 from zarr_manifest.command_line.validating import problem_document
 from zarr_manifest.command_line.wording import spelled
@@ -29,8 +25,7 @@ from zarr_manifest.showing import counted
 )
 @hierarchy_argument
 @click.argument("arrays", nargs=-1, required=True, metavar="ARRAY...")
-@sole_writer_option
-@access_options
+@changing_options
 @limit_option
 def accept(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     """Declare the checksums of the manifest documents of ARRAYs in HIERARCHY as they are now.
@@ -42,9 +37,8 @@ def accept(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     report = conversion.accept(hierarchy, arrays, **how)
     document = {
         "hierarchy": hierarchy,
-        "documents": report.documents,
-        "arrays": report.arrays,
-        "problems": [problem_document(each) for each in report.problems],
+        **members(report, "documents", "arrays"),
+        "problems": list(map(problem_document, report.problems)),
     }
     if report.problems:
         lines = [spelled(each.message) for each in report.problems]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -13,7 +14,9 @@ from zarr_manifest.command_line.options import (
     duration,
     hierarchy_argument,
     limit_option,
+    passed_to,
 )
+from zarr_manifest.command_line.outcomes import members
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted, size
 from zarr_manifest.writing import CleaningReport
@@ -38,6 +41,7 @@ from zarr_manifest.writing import CleaningReport
     default="7d",
     show_default=True,
     metavar="AGE",
+    callback=passed_to(partial(duration, option="--older-than")),
     help="Leave alone what was written less than this ago, as 7d, 12h, 30m or 0s.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
@@ -56,12 +60,7 @@ from zarr_manifest.writing import CleaningReport
 @access_options
 @limit_option
 def clean(
-    hierarchy: str,
-    older_than: str,
-    dry_run: bool,
-    used_by: tuple[str, ...],
-    no_others: bool,
-    **how: Any,
+    hierarchy: str, dry_run: bool, used_by: tuple[str, ...], no_others: bool, **how: Any
 ) -> Outcome:
     """Remove manifest documents and chunks that nothing in HIERARCHY refers to any more.
 
@@ -74,21 +73,13 @@ def clean(
         raise click.UsageError("--no-others is about chunks that hierarchies share: add --used-by")
     dry_run = dry_run or bool(used_by and not no_others)
     report = zarr_manifest.clean(
-        hierarchy,
-        older_than=duration(older_than, "--older-than"),
-        dry_run=dry_run,
-        used_by=used_by or None,
-        no_others=no_others,
-        **how,
+        hierarchy, dry_run=dry_run, used_by=used_by or None, no_others=no_others, **how
     )
     document = {
         "hierarchy": hierarchy,
         "dry_run": dry_run,
-        "unused": [
-            {"key": each.key, "kind": each.kind, "nbytes": each.nbytes} for each in report.unused
-        ],
-        "nbytes": report.nbytes,
-        "young": report.young,
+        "unused": [members(each, "key", "kind", "nbytes") for each in report.unused],
+        **members(report, "nbytes", "young"),
         "kept": [{"key": key, "reason": reason} for key, reason in report.kept],
     }
     remarks = [f"note: {key} stays: {reason}" for key, reason in report.kept]

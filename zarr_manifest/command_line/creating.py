@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import writing_options
+from zarr_manifest.command_line.options import passed_to, writing_options
 from zarr_manifest.command_line.outcomes import bars, write
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
 from zarr_manifest.conversion import FORMATS, Parallel
@@ -35,7 +36,6 @@ recursive_option = click.option(
 
 format_option = click.option(
     "--format",
-    "format_",
     type=click.Choice(FORMATS),
     help="Format of the files; by default, detected from their first bytes.",
 )
@@ -46,6 +46,12 @@ parallel_option = click.option(
     help="Parse files in parallel: threads or a number of them, processes, dask, lithops, or the "
     "address of a dask scheduler, such as tcp://127.0.0.1:8786.",
 )
+
+
+def load_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names variables to load."""
+    return click.option("--load", "loadable_variables", multiple=True, metavar="NAME", help=help)
+
 
 keep_going_option = click.option(
     "--keep-going",
@@ -64,6 +70,15 @@ scans_option = click.option(
     metavar="PLACE",
     help="Keep what is found in each file in this directory, or below this URL, and use what is "
     "there: for files that have not changed, and after an interruption.",
+)
+
+
+# Options of how files are read, and those of them that are about combining.
+_COMBINING = ("concat_dim", "loadable_variables", "override", "fill_missing")
+_READING = (
+    *_COMBINING,
+    *("format", "recursive", "group_per_file", "keep_going", "checksum", "scans"),
+    "record_conditions",
 )
 
 
@@ -100,13 +115,9 @@ scans_option = click.option(
     help="Dimension along which the files are concatenated, in the order given. Without it, "
     "their coordinates determine how they are combined.",
 )
-@click.option(
-    "--load",
-    "loadable",
-    multiple=True,
-    metavar="NAME",
-    help="When combining files: read this variable, and store it inline. Repeatable; by default, "
-    "the coordinates named after their dimension, as of a single file.",
+@load_option(
+    "When combining files: read this variable, and store it inline. Repeatable; by default, "
+    "the coordinates named after their dimension, as of a single file."
 )
 @click.option(
     "--override",
@@ -126,7 +137,9 @@ scans_option = click.option(
 @scans_option
 @click.option(
     "--no-conditions",
+    "record_conditions",
     is_flag=True,
+    callback=passed_to(operator.not_),
     help="Do not record the files' etag and last_modified, by which readers detect changes.",
 )
 @writing_options
@@ -134,18 +147,7 @@ def create(
     sources: tuple[str, ...],
     hierarchy: str,
     list_: TextIO | None,
-    recursive: bool,
-    keep_going: bool,
-    format_: str | None,
-    concat_dim: str | None,
-    group_per_file: bool,
-    loadable: tuple[str, ...],
-    override: tuple[str, ...],
-    fill_missing: bool,
     parallel: str | None,
-    checksum: str | None,
-    scans: str | None,
-    no_conditions: bool,
     allow_refused: bool,
     **how: Any,
 ) -> Outcome:
@@ -161,7 +163,8 @@ def create(
     Sources below the directory of HIERARCHY get relative paths, so that both can be
     moved together.
     """
-    if group_per_file and (concat_dim or loadable or override or fill_missing or parallel):
+    reading = {name: how.pop(name) for name in _READING}
+    if reading["group_per_file"] and (parallel or any(map(reading.get, _COMBINING))):
         raise click.UsageError(
             "--group-per-file does not combine files: omit --concat-dim, --load, --override, "
             "--fill-missing and --parallel"
@@ -173,21 +176,12 @@ def create(
     named = [*sources, *lines_of(list_)]
     if not named:
         raise click.UsageError("name the files: SOURCES, or --from-file LIST")
-    options: dict[str, Any] = {
-        "format": format_,
-        "recursive": recursive,
-        "group_per_file": group_per_file,
-        "keep_going": keep_going,
-        "checksum": checksum,
-        "scans": scans,
-        "record_conditions": not no_conditions,
-        "allow": how["allow"],
-    }
+    reading["loadable_variables"] = reading["loadable_variables"] or None
     with bars("files") as shown, executor(parallel) as workers:
-        options |= {"concat_dim": concat_dim, "parallel": workers, "progress": shown.found}
-        options |= {"override": override, "fill_missing": fill_missing}
         with stating_usage(ValueError):
-            nodes = conversion.read_files(named, loadable_variables=loadable or None, **options)
+            nodes = conversion.read_files(
+                named, parallel=workers, progress=shown.found, allow=how["allow"], **reading
+            )
         return write(hierarchy, nodes, shown, how, allow_refused=allow_refused)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from zarr_manifest.command_line.options import hierarchy_argument, reading_options
-from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, page_option, write_page
+from zarr_manifest.command_line.outcomes import MOST_OF_A_PAGE, members, page_option, write_page
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import Painted, spelled
 from zarr_manifest.errors import ManifestError
@@ -87,10 +87,7 @@ def locations(hierarchy: str, **how: Any) -> Outcome:
         if node.problem is not None:
             raise node.problem
     places = found.locations
-    document = {
-        "hierarchy": hierarchy,
-        "locations": [_location_document(place) for place in places],
-    }
+    document = {"hierarchy": hierarchy, "locations": list(map(_location_document, places))}
     return Outcome(document, [place.prefix for place in places if place.prefix is not None])
 
 
@@ -104,39 +101,19 @@ def _drawn(found: ChunkMap, *, by_source: bool) -> Iterator[str]:
 
 
 def _node_document(node: NodeContents) -> dict[str, Any]:
-    found: dict[str, Any] = {"path": node.path, "kind": node.kind}
+    found = members(node, "path", "kind")
     if node.shape is not None or node.data_type is not None:
-        found |= {
-            "data_type": node.data_type,
-            "shape": node.shape,
-            "chunk_shape": node.chunk_shape,
-            "chunks": node.chunks,
-        }
+        found |= members(node, "data_type", "shape", "chunk_shape", "chunks")
     if node.kind == "manifest array":
-        found |= {
-            "references": node.references,
-            "inline": node.inline,
-            "empty": node.empty,
-            "nbytes": node.nbytes,
-            "open_ended": node.open_ended,
-            "objects": node.objects,
-            "prefixes": [prefix or None for prefix in node.prefixes],
-        }
+        found |= members(node, "references", "inline", "empty", "nbytes", "open_ended", "objects")
+        found["prefixes"] = [prefix or None for prefix in node.prefixes]
     if node.problem is not None:
-        found["problem"] = {
-            "code": node.problem.code,
-            "message": _wording(node.problem),
-        }
+        found["problem"] = {"code": node.problem.code, "message": _wording(node.problem)}
     return found
 
 
 def _location_document(place: ReferencedLocation) -> dict[str, Any]:
-    return {
-        "prefix": place.prefix,
-        "objects": place.objects,
-        "references": place.references,
-        "nbytes": place.nbytes,
-    }
+    return members(place, "prefix", "objects", "references", "nbytes")
 
 
 def _wording(error: ManifestError) -> str:

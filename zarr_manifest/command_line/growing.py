@@ -11,15 +11,12 @@ from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import (
     executor,
     keep_going_option,
+    load_option,
     parallel_option,
     scans_option,
 )
-from zarr_manifest.command_line.options import (
-    access_options,
-    hierarchy_argument,
-    sole_writer_option,
-)
-from zarr_manifest.command_line.outcomes import noted, refused_sources, remarks
+from zarr_manifest.command_line.options import changing_options, hierarchy_argument
+from zarr_manifest.command_line.outcomes import members, noted, refused_sources, remarks
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import AppendReport
 from zarr_manifest.showing import counted
@@ -46,28 +43,15 @@ from zarr_manifest.showing import counted
     is_flag=True,
     help="Refuse references that readers would have to allow besides those before.",
 )
-@click.option(
-    "--load",
-    "loadable",
-    multiple=True,
-    metavar="NAME",
-    help="Read this variable, and store it inline, as coordinates are. Repeatable.",
-)
+@load_option("Read this variable, and store it inline, as coordinates are. Repeatable.")
 @keep_going_option
 @parallel_option
 @scans_option
-@sole_writer_option
-@access_options
+@changing_options
 def append(
     hierarchy: str,
     sources: tuple[str, ...],
-    dim: str,
-    replace: bool,
-    same_locations: bool,
-    loadable: tuple[str, ...],
-    keep_going: bool,
     parallel: str | None,
-    scans: str | None,
     **how: Any,
 ) -> Outcome:
     """Append SOURCES to HIERARCHY, in the order given, as one change.
@@ -77,27 +61,13 @@ def append(
     with the same references, is left out.
     """
     with executor(parallel) as workers, stating_usage(ValueError):
-        report = conversion.append(
-            hierarchy,
-            sources,
-            dim=dim,
-            replace=replace,
-            same_locations=same_locations,
-            keep_going=keep_going,
-            parallel=workers,
-            loadable_variables=loadable,
-            scans=scans,
-            **how,
-        )
+        report = conversion.append(hierarchy, sources, parallel=workers, **how)
     refused, lines = refused_sources(report.refused)
     document = {
         "hierarchy": hierarchy,
-        "appended": report.appended,
-        "replaced": report.replaced,
+        **members(report, "appended", "replaced"),
         "already_there": report.there,
-        "arrays": report.arrays,
-        "references": report.references,
-        "new_locations": report.new_locations,
+        **members(report, "arrays", "references", "new_locations"),
         "notes": noted(report.notes),
         "refused": refused,
     }
@@ -140,20 +110,14 @@ def _lines(hierarchy: str, report: AppendReport) -> Iterator[str]:
     type=click.IntRange(min=1),
     help="How many of the last values stay; more, if they are in the same chunks.",
 )
-@sole_writer_option
-@access_options
+@changing_options
 def trim(hierarchy: str, dim: str, keep: int, **how: Any) -> Outcome:
     """Remove the first values of HIERARCHY along a dimension, in whole chunks, as one change.
 
     Sources stay, and so do the chunks of native arrays, to which references are written.
     """
     report = conversion.trim(hierarchy, dim=dim, keep=keep, **how)
-    document = {
-        "hierarchy": hierarchy,
-        "kept": report.kept,
-        "removed": report.removed,
-        "arrays": report.arrays,
-    }
+    document = {"hierarchy": hierarchy, **members(report, "kept", "removed", "arrays")}
     removed = counted(report.removed, "value")
     line = f"{hierarchy}: {removed} removed along {dim}, {report.kept:,} kept"
-    return Outcome(document, [line], [], 0)
+    return Outcome(document, [line])

@@ -8,11 +8,7 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import (
-    access_options,
-    hierarchy_argument,
-    sole_writer_option,
-)
+from zarr_manifest.command_line.options import changing_options, hierarchy_argument
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted
 
@@ -27,8 +23,7 @@ from zarr_manifest.showing import counted
 )
 @hierarchy_argument
 @click.argument("arrays", nargs=-1, metavar="[ARRAY]...")
-@sole_writer_option
-@access_options
+@changing_options
 def lock(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     """Add the lock to manifest arrays of HIERARCHY that lack it, by default all.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -223,12 +224,9 @@ def _named(text: str) -> tuple[str, tuple[int, ...]]:
     return array.strip("/"), shape
 
 
-def _is_locked(no_lock: bool) -> bool:
-    return not no_lock
-
-
-def _new_names(renames: tuple[str, ...]) -> dict[str, str]:
-    return pairs(renames, "--rename")
+def passed_to(convert: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return what click calls to convert the value of an option."""
+    return lambda _context, _parameter, value: convert(value)
 
 
 # Options ------------------------------------------------------------------------------
@@ -263,27 +261,21 @@ access_options = _converted(
     ),
 )
 
-limit_option = _converted(
+limit_option = click.option(
+    "--limit",
     "limits",
-    limits,
-    click.option(
-        "--limit",
-        "stated_limits",
-        multiple=True,
-        metavar="NAME=NUMBER",
-        help="Refuse manifests above this limit: "
-        f"{', '.join(Limits.__struct_fields__)}. Repeatable.",
-    ),
+    multiple=True,
+    metavar="NAME=NUMBER",
+    callback=passed_to(limits),
+    help=f"Refuse manifests above this limit: {', '.join(Limits.__struct_fields__)}. Repeatable.",
 )
 
-no_lock_option = _converted(
+no_lock_option = click.option(
+    "--no-lock",
     "lock",
-    _is_locked,
-    click.option(
-        "--no-lock",
-        is_flag=True,
-        help="Let readers open the arrays that do not know manifests, and read fill values.",
-    ),
+    is_flag=True,
+    callback=passed_to(operator.not_),
+    help="Let readers open the arrays that do not know manifests, and read fill values.",
 )
 
 sole_writer_option = click.option(
@@ -291,6 +283,8 @@ sole_writer_option = click.option(
     is_flag=True,
     help="Promise that nobody else writes there, for stores that cannot detect it.",
 )
+
+changing_options = _together(sole_writer_option, access_options)
 
 allow_refused_option = click.option(
     "--allow-refused", is_flag=True, help="Exit with 0 even if something was refused."
@@ -317,17 +311,13 @@ layout_options = _together(
         type=click.Choice(["gzip", "zstd", "crc32c"]),
         help="Encode manifests with this codec. Repeatable, in the order of encoding.",
     ),
-    _converted(
-        "partition_shape",
-        partition_shape,
-        click.option(
-            "--partition-shape",
-            "partition_shapes",
-            multiple=True,
-            metavar="[ARRAY=]N,N,…",
-            help="Split the manifest of ARRAY, or of every array with as many dimensions, into "
-            "documents of this many chunks. Repeatable.",
-        ),
+    click.option(
+        "--partition-shape",
+        multiple=True,
+        metavar="[ARRAY=]N,N,…",
+        callback=passed_to(partition_shape),
+        help="Split the manifest of ARRAY, or of every array with as many dimensions, into "
+        "documents of this many chunks. Repeatable.",
     ),
     click.option(
         "--inline-below",
@@ -353,17 +343,13 @@ writing_options = _together(
         metavar="URL",
         help="Base that the paths in manifests are relative to; itself relative to the hierarchy.",
     ),
-    _converted(
-        "rename",
-        _new_names,
-        click.option(
-            "--rename",
-            "renames",
-            multiple=True,
-            metavar="OLD=NEW",
-            help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
-            "begin with two underscores. Repeatable.",
-        ),
+    click.option(
+        "--rename",
+        multiple=True,
+        metavar="OLD=NEW",
+        callback=passed_to(functools.partial(pairs, option="--rename")),
+        help="Give the array or group at the path OLD the name NEW: Zarr allows no names that "
+        "begin with two underscores. Repeatable.",
     ),
     layout_options,
 )

@@ -21,6 +21,11 @@ from zarr_manifest.conversion import ConversionReport, Node, RefusedNode, Refuse
 from zarr_manifest.showing import html_page, note_lines
 
 
+def members(found: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of a result as JSON values."""
+    return {name: getattr(found, name) for name in names}
+
+
 def refusals(refused: Iterable[RefusedNode]) -> list[dict[str, Any]]:
     """Return the refused nodes as JSON values."""
     return [
@@ -57,10 +62,7 @@ def conversion_outcome(
     (place,) = target.values()
     document = {
         **target,
-        "groups": report.groups,
-        "arrays": report.arrays,
-        "references": report.references,
-        "stated_bytes": report.stated_bytes,
+        **members(report, "groups", "arrays", "references", "stated_bytes"),
         "refused": refusals(report.refused),
         "notes": noted(report.notes),
     }

@@ -8,11 +8,7 @@ from typing import Any
 import click
 
 import zarr_manifest
-from zarr_manifest.command_line.options import (
-    access_options,
-    hierarchy_argument,
-    sole_writer_option,
-)
+from zarr_manifest.command_line.options import changing_options, hierarchy_argument
 from zarr_manifest.command_line.tasks import Outcome, Task
 from zarr_manifest.showing import counted
 
@@ -36,8 +32,7 @@ from zarr_manifest.showing import counted
     help="Which metadata count where consolidated ones and a node's own contradict each other, and "
     "replace the others.  [default: none: that is an error]",
 )
-@sole_writer_option
-@access_options
+@changing_options
 def recover(hierarchy: str, trust: Any, **how: Any) -> Outcome:
     """Write the own metadata of nodes of HIERARCHY that an interrupted writer left behind.
 

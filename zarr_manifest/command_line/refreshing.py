@@ -7,13 +7,8 @@ from typing import Any
 import click
 
 from zarr_manifest import conversion
-from zarr_manifest.command_line.options import (
-    access_options,
-    hierarchy_argument,
-    limit_option,
-    sole_writer_option,
-)
-from zarr_manifest.command_line.outcomes import refused_sources
+from zarr_manifest.command_line.options import changing_options, hierarchy_argument, limit_option
+from zarr_manifest.command_line.outcomes import members, refused_sources
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task
 from zarr_manifest.conversion import RenewalReport
 
@@ -35,8 +30,7 @@ read_option = click.option(
 @hierarchy_argument
 @click.argument("arrays", nargs=-1)
 @read_option
-@sole_writer_option
-@access_options
+@changing_options
 @limit_option
 def refresh(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
     """Record the present state of the sources of a HIERARCHY, or of some of its ARRAYS.
@@ -52,11 +46,7 @@ def refresh(hierarchy: str, arrays: tuple[str, ...], **how: Any) -> Outcome:
 def renewal_outcome(hierarchy: str, report: RenewalReport) -> Outcome:
     """Return the outcome of checking and recording sources."""
     refused, remarks = refused_sources(report.refused)
-    document = {
-        "hierarchy": hierarchy,
-        "objects": report.objects,
-        "arrays": report.arrays,
-        "refused": refused,
-    }
+    found = members(report, "objects", "arrays")
+    document = {"hierarchy": hierarchy, **found, "refused": refused}
     lines = [f"{hierarchy}: {report.summary}"]
     return Outcome(document, lines, remarks, PROBLEMS if refused else 0)

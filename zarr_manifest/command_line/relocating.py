@@ -9,11 +9,10 @@ import click
 
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
-    access_options,
+    changing_options,
     hierarchy_argument,
     limit_option,
     pairs,
-    sole_writer_option,
 )
 from zarr_manifest.command_line.refreshing import read_option, renewal_outcome
 from zarr_manifest.command_line.tasks import Outcome, Task, stating_usage
@@ -37,8 +36,7 @@ from zarr_manifest.locations import is_url
     "--array", "arrays", multiple=True, metavar="PATH", help="Only this array. Repeatable."
 )
 @read_option
-@sole_writer_option
-@access_options
+@changing_options
 @limit_option
 def relocate(
     hierarchy: str,

@@ -14,11 +14,12 @@ from zarr_manifest.command_line.creating import (
     format_option,
     lines_of,
     list_option,
+    load_option,
     parallel_option,
     recursive_option,
 )
 from zarr_manifest.command_line.options import access_options
-from zarr_manifest.command_line.outcomes import bars, refused_sources
+from zarr_manifest.command_line.outcomes import bars, members, refused_sources
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.conversion import ScanReport
 
@@ -48,13 +49,7 @@ from zarr_manifest.conversion import ScanReport
 @list_option
 @recursive_option
 @format_option
-@click.option(
-    "--load",
-    "loadable",
-    multiple=True,
-    metavar="NAME",
-    help="The same as for create --scans. Repeatable.",
-)
+@load_option("The same as for create --scans. Repeatable.")
 @parallel_option
 @checksum_option
 @access_options
@@ -63,11 +58,8 @@ def scan(
     scans: str,
     part: str,
     list_: TextIO | None,
-    recursive: bool,
-    format_: str | None,
-    loadable: tuple[str, ...],
+    loadable_variables: tuple[str, ...],
     parallel: str | None,
-    checksum: str | None,
     **how: Any,
 ) -> Outcome:
     """Scan FILES, and keep what is found in each, for create --scans with the same options.
@@ -87,10 +79,7 @@ def scan(
             named,
             scans,
             part=(int(matched[1]), int(matched[2])),
-            recursive=recursive,
-            format=format_,
-            loadable_variables=loadable or None,
-            checksum=checksum,
+            loadable_variables=loadable_variables or None,
             parallel=workers,
             progress=shown.found,
             **how,
@@ -104,12 +93,7 @@ def _outcome(scans: str, report: ScanReport) -> Outcome:
         f"note: {url}: not kept: its state is unknown, or it has just been written"
         for url in report.unkept
     ]
-    document = {
-        "scans": scans,
-        "found": report.found,
-        "made": report.made,
-        "unkept": report.unkept,
-        "refused": refused,
-    }
+    found = members(report, "found", "made", "unkept")
+    document = {"scans": scans, **found, "refused": refused}
     lines = [f"{scans}: {report.summary}"]
     return Outcome(document, lines, [*unkept, *remarks], PROBLEMS if refused else 0)

@@ -14,6 +14,7 @@ from zarr_manifest.command_line.options import (
     json_value,
     reading_options,
 )
+from zarr_manifest.command_line.outcomes import members
 from zarr_manifest.command_line.tasks import PROBLEMS, Outcome, Task, stating_usage
 from zarr_manifest.command_line.wording import spelled
 from zarr_manifest.inspection import Problem
@@ -68,8 +69,8 @@ def validate(
     problems = [each for each in found if not each.is_note]
     document = {
         "hierarchy": hierarchy,
-        "problems": [problem_document(each) for each in problems],
-        "notes": [problem_document(each) for each in notes],
+        "problems": list(map(problem_document, problems)),
+        "notes": list(map(problem_document, notes)),
     }
     remarks = list(note_lines((note.array, spelled(note.message)) for note in notes))
     lines = [spelled(each.message) for each in problems]
@@ -83,10 +84,5 @@ def validate(
 
 def problem_document(problem: Problem) -> dict[str, str | None]:
     """Return a problem as JSON values."""
-    return {
-        "code": problem.code,
-        "phase": problem.phase,
-        "array": problem.array,
-        "chunk": problem.chunk,
-        "message": spelled(problem.message),
-    }
+    found = members(problem, "code", "phase", "array", "chunk")
+    return {**found, "message": spelled(problem.message)}

@@ -21,6 +21,7 @@ from zarr_manifest.command_line.outcomes import (
     MOST_OF_A_PAGE,
     bars,
     hierarchy_outcome,
+    members,
     no_empty_directories,
     page_option,
     write_page,
@@ -156,10 +157,7 @@ def diff(old: str, new: str, page: Path | None, **how: Any) -> Outcome:
 def _node(node: conversion.NodeDifference) -> dict[str, Any]:
     chunks = node.chunks
     return {
-        "path": node.path,
-        "kind": node.kind,
-        "change": node.change,
-        "verdict": node.verdict,
+        **members(node, "path", "kind", "change", "verdict"),
         "members": {name: {"old": old, "new": new} for name, (old, new) in node.members.items()},
         "chunks": None
         if chunks is None
