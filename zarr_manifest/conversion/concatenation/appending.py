@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.concatenating import concatenation
-from zarr_manifest.conversion.concatenation.cutting import cut_input
-from zarr_manifest.conversion.concatenation.growing import Growing, grow
-from zarr_manifest.conversion.concatenation.inputs import (
+from zarr_manifest.conversion.concatenation.concatenating import (
     CONCURRENT,
     JoinedSource,
+    concatenation,
     open_inputs,
 )
+from zarr_manifest.conversion.concatenation.cutting import cut_input
+from zarr_manifest.conversion.concatenation.growing import Growing, grow
 from zarr_manifest.conversion.concatenation.recognising import is_there, places_of
 from zarr_manifest.conversion.files import Parallel, documents_along, require_variables
-from zarr_manifest.conversion.joining import (
-    Input,
-    Joined,
-    axis_of,
-)
+from zarr_manifest.conversion.joining import Input, Joined, axis_of
 from zarr_manifest.conversion.nodes import ArrayNode, Node, RefusedNode, parts_of
 from zarr_manifest.conversion.renewal import RefusedSource
 from zarr_manifest.errors import Advice, LocationNotAllowedError, NotConvertibleError, Setting

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.concatenation.inputs import CONCURRENT, opened_input
+from zarr_manifest.conversion.concatenation.concatenating import CONCURRENT, opened_input
 from zarr_manifest.conversion.files import documents_along, is_as_written
 from zarr_manifest.conversion.joining import (
     Input,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from zarr_manifest.conversion.concatenation.concatenating import begin_reading
 from zarr_manifest.conversion.concatenation.cutting import cut, is_aligned
-from zarr_manifest.conversion.concatenation.inputs import begin_reading
 from zarr_manifest.conversion.files import documents_along
 from zarr_manifest.conversion.joining import (
     AlignedArray,
