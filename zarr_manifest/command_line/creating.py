@@ -73,12 +73,10 @@ scans_option = click.option(
 )
 
 
-# Options of how files are read, and those of them that are about combining.
-_COMBINING = ("concat_dim", "loadable_variables", "override", "fill_missing")
+# Options of how files are read.
 _READING = (
-    *_COMBINING,
-    *("format", "recursive", "group_per_file", "keep_going", "checksum", "scans"),
-    "record_conditions",
+    *("format", "recursive", "group_per_file", "keep_going", "concat_dim", "override"),
+    *("fill_missing", "loadable_variables", "checksum", "scans", "record_conditions"),
 )
 
 
@@ -163,12 +161,6 @@ def create(
     Sources below the directory of HIERARCHY get relative paths, so that both can be
     moved together.
     """
-    reading = {name: how.pop(name) for name in _READING}
-    if reading["group_per_file"] and (parallel or any(map(reading.get, _COMBINING))):
-        raise click.UsageError(
-            "--group-per-file does not combine files: omit --concat-dim, --load, --override, "
-            "--fill-missing and --parallel"
-        )
     if Path(hierarchy).is_file():
         raise click.UsageError(
             f"the last argument is the hierarchy to create, but {hierarchy} is a file"
@@ -176,6 +168,7 @@ def create(
     named = [*sources, *lines_of(list_)]
     if not named:
         raise click.UsageError("name the files: SOURCES, or --from-file LIST")
+    reading = {name: how.pop(name) for name in _READING}
     reading["loadable_variables"] = reading["loadable_variables"] or None
     with bars("files") as shown, executor(parallel) as workers:
         with stating_usage(ValueError):

@@ -67,14 +67,7 @@ _STATUSES = {"equal": 0, "different": PROBLEMS, "unknown": FAILED}
 )
 @layout_options
 @limit_option
-def snapshot(
-    hierarchy: str,
-    target: str,
-    copy: bool,
-    chunks_in: str | None,
-    allow_refused: bool,
-    **how: Any,
-) -> Outcome:
+def snapshot(hierarchy: str, target: str, allow_refused: bool, **how: Any) -> Outcome:
     """Write TARGET, which reads as HIERARCHY does now, or raises an error.
 
     HIERARCHY is of any kind: with manifests, native arrays, or Zarr v2. Each chunk becomes a
@@ -83,12 +76,8 @@ def snapshot(
     name, and nothing is written then. What cannot be expressed in Zarr v3 is refused, and
     the rest is written; the exit status is then 1.
     """
-    if chunks_in is not None and not copy:
-        raise click.UsageError("--chunks-in says where chunks are copied to: add --copy")
     with bars("nodes") as shown, stating_usage(ValueError), no_empty_directories(target):
-        report = zarr_manifest.snapshot(
-            hierarchy, target, copy=copy, chunks_in=chunks_in, progress=shown.wrote, **how
-        )
+        report = zarr_manifest.snapshot(hierarchy, target, progress=shown.wrote, **how)
     return hierarchy_outcome(target, report, allow_refused=allow_refused)
 
 

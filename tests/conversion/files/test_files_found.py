@@ -212,7 +212,7 @@ def test_no_hierarchy_is_made_of_nothing(damaged: list[str], apart: bool) -> Non
 
 
 def test_options_that_exclude_each_other(here: Path) -> None:
-    with pytest.raises(ValueError, match="group_per_file combines no files"):
+    with pytest.raises(ValueError, match="files that become a group each are not combined"):
         read_files(["a.nc", "b.nc"], group_per_file=True, concat_dim="x")
     with pytest.raises(ValueError, match="both be the group 'a'"):
         read_files(["a.nc", "deep/a.nc"], group_per_file=True)

@@ -57,7 +57,7 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.values import as_array, unstable_types_accepted
 from zarr_manifest.conversion.virtual import array_node
-from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError
+from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import Allow
@@ -186,9 +186,12 @@ def read_files(
     names = [urls] if isinstance(urls, str | Path) else list(urls)
     if not names:
         raise ValueError("no files")
-    how = (concat_dim, loadable_variables, override, fill_missing, parallel)
-    if group_per_file and any(how):
-        raise ValueError("group_per_file combines no files: omit what says how")
+    how: dict[str, Any] = {"concat_dim": concat_dim, "loadable_variables": loadable_variables}
+    how |= {"override": override, "fill_missing": fill_missing, "parallel": parallel}
+    stated = [Setting(name, value) for name, value in how.items() if value]
+    if group_per_file and stated:
+        problem = "files that become a group each are not combined: omit "
+        raise ValueError(Advice(problem, stated[0]))
     work = FileWork.of(
         format,
         loadable_variables,

@@ -12,6 +12,7 @@ from zarr_manifest.conversion.nodes import ConversionReport, Progress
 from zarr_manifest.conversion.snapshots.copies import Copies
 from zarr_manifest.conversion.snapshots.freezing import Freezing
 from zarr_manifest.conversion.target import PartitionShape, write_hierarchy
+from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.sources import Allow, access_by_prefix
@@ -111,7 +112,9 @@ def snapshot(
     ...     frozen[:2]
     """
     if chunks_in is not None and not copy:
-        raise ValueError("chunks_in says where chunks are copied to: pass copy=True with it")
+        raise ValueError(
+            Advice("chunks are put elsewhere only if they are copied: add ", Setting("copy", True))
+        )
     access = access_by_prefix(allow)
     hierarchy = InspectedHierarchy.open(source, allow=access, limits=limits)
     base, copies = None, None
