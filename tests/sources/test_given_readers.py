@@ -145,6 +145,27 @@ def test_a_declared_base_of_such_a_scheme(root: Path, shelf: Path) -> None:
     assert read(root, allow={"hf://x/": DirectoryReader(shelf.parent)}) == VALUES
 
 
+@pytest.mark.parametrize(
+    ("path", "declared", "base"),
+    [
+        ("hf://x/shelf/a%20b/f.bin", None, None),
+        ("a b/f.bin", "hf://x/shelf/", None),
+        ("a b/f.bin", None, "hf://x/shelf/"),
+    ],
+)
+def test_what_can_be_read_is_verified(
+    root: Path, shelf: Path, path: str, declared: str | None, base: str | None
+) -> None:
+    declare(root, path, base=declared)
+    allow = {"hf://x/": DirectoryReader(shelf.parent)}
+    assert read(root, base=base, allow=allow) == VALUES
+    report = zm.verify(root, read="all", base=base, allow=allow)
+    assert (report.status, report.read) == (0, 1)
+    assert list(zm.validate(root, base=base, allow=allow)) == []
+    (shelf / "a b" / "f.bin").unlink()
+    assert [each.state for each in zm.verify(root, base=base, allow=allow)] == ["missing"]
+
+
 def test_an_fsspec_memory_file_system(root: Path) -> None:
     url = f"memory://{uuid4()}"
     _untyped_fsspec.filesystem("memory").pipe(f"{url}/f.bin", RAW)

@@ -127,6 +127,7 @@ class InspectedHierarchy(Struct, frozen=True):
                 array.undeclared,
                 configuration,
                 base=self.base,
+                schemes=self.sources.other_schemes,
                 root=self.sources.root,
             )
         )
