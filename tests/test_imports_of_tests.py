@@ -71,6 +71,7 @@ REPLACED = {
     "hierarchy.following_manifests._PATIENCE",
     "hierarchy.manifest_documents._MOST_MEMORY",
     "inspection.blocks._MOST_BYTES",
+    "inspection.verifying._SECONDS",
     "manifest.chunk_numbers._BATCH_SIZE",
     "manifest.decoding._LEAST_BYTES",
     "manifest.decoding._PART_BYTES",

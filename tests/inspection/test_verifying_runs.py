@@ -150,6 +150,46 @@ def test_no_request_spans_what_was_read_before(
     assert report.nbytes == len(body)
 
 
+def test_nothing_is_begun_after_the_time_limit(
+    root: Path, tmp_path: Path, http_server: FileServer
+) -> None:
+    """Not even within a block of 16 MB, for which the line takes four seconds."""
+    allow, body = in_one_object(root, http_server, count=256, size=_SIZE)
+    options: dict[str, Any] = {"read": "all", "state": tmp_path / "state.jsonl", "allow": allow}
+    http_server.bandwidth = 4e6
+    began = time.monotonic()
+    report = zm.verify(root, time_limit=timedelta(seconds=1), **options)
+    assert time.monotonic() - began < 3
+    assert (report.is_complete, report.read) == (False, 0)
+    assert report.not_checked[0] == "256 chunks: the time limit was reached"
+    done = recorded_spans(options["state"])
+    assert 0 < sum(map(length, done)) < len(body)
+    http_server.bandwidth = math.inf
+    http_server.clear()
+    report = zm.verify(root, **options)
+    assert (report.is_complete, report.read, report.objects) == (True, 256, 1)
+    assert not any(meet(span, each) for span in bytes_sent(http_server) for each in done)
+
+
+@pytest.mark.slow
+def test_a_worker_elsewhere_hands_over_what_it_has_read(
+    root: Path, tmp_path: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zarr_manifest.inspection.verifying._SECONDS", 0.3)
+    allow, body = in_one_object(root, http_server, count=128, size=_SIZE)
+    damaged = body[:_SIZE] + bytes(3) + body[_SIZE + 3 :]
+    http_server.put("raw.bin", damaged, last_modified=THEN)
+    expected = zm.verify(root, read="all", allow=allow)
+    state = tmp_path / "state.jsonl"
+    http_server.bandwidth = 6e6
+    with ProcessPoolExecutor(1, CONTEXT) as processes:
+        report = zm.verify(root, read="all", allow=allow, state=state, parallel=processes)
+    assert comparable(report) == comparable(expected)
+    lines = [json.loads(text) for text in state.read_text().splitlines()]
+    assert sum("examined" in line for line in lines) > 1
+    assert report.objects == 1
+
+
 def recorded_spans(state: Path) -> list[tuple[int, int]]:
     """Return the bytes of chunks that a state file records, each once."""
     numbers: set[int] = set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import pickle
 import threading
 import time
@@ -68,6 +69,10 @@ _FIRST_BYTE = SourceRange(0, 1, False)
 type Record = Callable[[Examined], None]
 
 
+class _TimeIsUpError(Exception):
+    """Whoever asked for a block waits no longer."""
+
+
 class CheckSettings(Struct, frozen=True):
     """How a worker opens the hierarchy, and asks for states.
 
@@ -119,9 +124,13 @@ class BlockChecker:
         return pickle.dumps(self._settings)
 
     def check(
-        self, block: ChunkBlock, known: Sequence[Examined] = (), record: Record | None = None
-    ) -> BlockResult:
-        """Check the chunks of a block.
+        self,
+        block: ChunkBlock,
+        known: Sequence[Examined] = (),
+        record: Record | None = None,
+        until: float = math.inf,
+    ) -> BlockResult | Examined:
+        """Check the chunks of a block; return those that were read if there is no time for all.
 
         Parameters
         ----------
@@ -130,13 +139,17 @@ class BlockChecker:
         known : sequence of Examined
             Chunks that need not be read again.
         record : callable, optional
-            Given what has been read, in any thread.
+            Given what has been read, in any thread; that is not returned again.
+        until : float
+            When to stop, in seconds since 1970.
         """
-        return sync(self._check(block, known, record))
+        if time.time() >= until:
+            return Examined(block.key, [])
+        return sync(self._check(block, known, record, until))
 
     async def _check(
-        self, block: ChunkBlock, known: Sequence[Examined], record: Record | None
-    ) -> BlockResult:
+        self, block: ChunkBlock, known: Sequence[Examined], record: Record | None, until: float
+    ) -> BlockResult | Examined:
         check = _Check(block)
         states = await self._states(block.ranges.objects, check.result)
         local = self._sources.is_on_disk
@@ -153,17 +166,22 @@ class BlockChecker:
                 for position in np.flatnonzero(block.wanted).tolist():
                     check.faults.setdefault(position, decoding)
             decodes = decoding if isinstance(decoding, ChunkDecoding) else None
-            reader = _ChunkExaminer(check, decodes, record)
+            reader = _ChunkExaminer(check, decodes, record, until)
             if block.inline:
                 await in_decoding_thread(reader.read_inline)
-            await reader.read_ranges(self._sources)
+            try:
+                await reader.read_ranges(self._sources)
+            except _TimeIsUpError:
+                for source in states:  # they count once the block has been checked
+                    self._known.pop(_version_of(source), None)
+                return reader.unrecorded()
         return check.finished(self._source_of)
 
     async def _states(
         self, objects: Sequence[SourceObject], result: BlockResult
     ) -> dict[SourceObject, _State]:
         """Return the state of each object; each is asked for once, whichever blocks need it."""
-        versions = [ObjectVersion(each.location, each.conditions.version) for each in objects]
+        versions = list(map(_version_of, objects))
         if len(self._known) > _MOST_OBJECTS:
             self._known.clear()
         new = [each for each in dict.fromkeys(versions) if each not in self._known]
@@ -213,6 +231,10 @@ def _opened(pickled: bytes) -> BlockChecker:
 
 
 type _State = Conditions | ManifestError
+
+
+def _version_of(source: SourceObject) -> ObjectVersion:
+    return ObjectVersion(source.location, source.conditions.version)
 
 
 # A native chunk of fill values, by the rules of Zarr.
@@ -339,11 +361,12 @@ class _ChunkExaminer:
     """Reads the chunks of a block that are wanted, and takes their bytes, in any thread."""
 
     def __init__(
-        self, check: _Check, decoding: ChunkDecoding | None, record: Record | None
+        self, check: _Check, decoding: ChunkDecoding | None, record: Record | None, until: float
     ) -> None:
         self._check = check
         self._decoding = decoding
         self._record = record
+        self._until = until
         self._unrecorded: list[int] = []
         self._unrecorded_bytes = 0
         self._lock = threading.Lock()
@@ -379,15 +402,20 @@ class _ChunkExaminer:
     ) -> None:
         for number, body in zip(numbers, bodies, strict=True):
             self._examine(positions[number], body, rows[number])
-        if self._record is None:
-            return
         with self._lock:
             self._unrecorded += [positions[number] for number in numbers]
             self._unrecorded_bytes += sum(map(len, bodies)) + EACH * len(bodies)
-            if self._unrecorded_bytes < _RECORDED:
-                return
+            is_much = self._unrecorded_bytes >= _RECORDED
+        if self._record is not None and is_much:
+            self._record(self.unrecorded())
+        if time.time() >= self._until:
+            raise _TimeIsUpError
+
+    def unrecorded(self) -> Examined:
+        """Return what has been read since this was asked for."""
+        with self._lock:
             examined, self._unrecorded, self._unrecorded_bytes = self._unrecorded, [], 0
-        self._record(Examined.of(self._check.block.key, examined, self._check.faults))
+        return Examined.of(self._check.block.key, examined, self._check.faults)
 
     def _examine(self, position: int, body: memoryview, row: int | None = None) -> None:
         """Compare the bytes of a chunk with its checksum, and decode them."""

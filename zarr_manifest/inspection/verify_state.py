@@ -186,13 +186,15 @@ class VerifyState:
         if self._file is not None:
             self._file.close()
 
-    def record(self, result: BlockResult) -> None:
-        """Add the result of a block, in any thread; it is not lost if the process is killed."""
-        self._write(_Line(self.run, block=result))
+    def record(self, found: BlockResult | Examined) -> None:
+        """Add the result of a block, or which of its chunks have been read, in any thread.
 
-    def record_examined(self, examined: Examined) -> None:
-        """Add which chunks of a block have been read, as :meth:`record` does."""
-        self._write(_Line(self.run, examined=examined))
+        It is not lost if the process is killed.
+        """
+        if isinstance(found, BlockResult):
+            self._write(_Line(self.run, block=found))
+        elif found.runs:
+            self._write(_Line(self.run, examined=found))
 
     def end(self) -> None:
         """Add that everything has been checked that was asked for."""

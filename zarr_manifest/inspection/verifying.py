@@ -73,6 +73,10 @@ _THREADS = 2
 _MOST_BLOCKS = 256
 _MOST_CHUNKS = 2**18
 
+# After so many seconds, a worker in another process hands over what it has read of a block, so that
+# no more is lost with it.
+_SECONDS = 5.0
+
 type Progress = Callable[[str, int, int | None], None]
 """Called with what was checked last, the number of chunks so far, and of all."""
 
@@ -120,7 +124,7 @@ def verify(
         Also rely on blocks of chunks that were found ok by any such run so long ago, at most;
         those that were not ok are checked first.
     time_limit : timedelta, optional
-        After this time, no other block is begun.
+        After this time, nothing else is read than what is arriving.
     parallel : Executor, optional
         What checks blocks: of ``concurrent.futures``, or ``client.get_executor()`` of dask;
         processes must not be forked. By default, threads.
@@ -171,11 +175,12 @@ def verify(
     settings = CheckSettings(
         location, hierarchy.allow, hierarchy.base, hierarchy.limits, per_second
     )
-    run = _Run(hierarchy, BlockChecker(settings, hierarchy), known, asked, report, progress)
-    run.find_nodes(None if arrays is None else list(arrays))
     deadline = math.inf if time_limit is None else began + time_limit.total_seconds()
+    checker = BlockChecker(settings, hierarchy)
+    run = _Run(hierarchy, checker, known, asked, report, progress, deadline)
+    run.find_nodes(None if arrays is None else list(arrays))
     with known, _executor(parallel) as executor:
-        run.check(executor, deadline)
+        run.check(executor)
         if report.is_complete:
             known.end()
     run.conclude()
@@ -202,6 +207,7 @@ class _Run:
     asked: Asked
     report: Report
     show: Progress | None
+    deadline: float
     declared: list[DeclaredDocuments] = field(default_factory=list[DeclaredDocuments])
     native: list[NativeArray] = field(default_factory=list[NativeArray])
     unknown: list[str] = field(default_factory=list[str])
@@ -252,27 +258,31 @@ class _Run:
 
     # Checking -------------------------------------------------------------------
 
-    def check(self, workers: tuple[Executor, int], deadline: float) -> None:
+    def check(self, workers: tuple[Executor, int]) -> None:
         """Have all blocks checked, until the deadline."""
         executor, most = workers
         kept = self.state if self.state.is_kept else None
-        work = _RecordedCheck(self.checker, kept).check
-        pending: dict[Future[_Found], int] = {}
+        seconds = math.inf if kept is None else _SECONDS
+        check = _RecordedCheck(self.checker, kept, self.deadline, seconds).check
+        pending: dict[Future[_Found], _Work] = {}
+
+        def submit(work: _Work) -> None:
+            pending[executor.submit(check, work)] = work
+
         try:
             for block in self._blocks():
                 known = self.state.recall(block.key)
                 if known is not None:
                     self._add(known)
                     continue
-                if time.time() >= deadline:
+                if time.time() >= self.deadline:
                     self.report.is_complete = False
                     break
-                examined = self.state.examined(block.key)
-                pending[executor.submit(work, (block, examined))] = len(block)
-                while len(pending) >= most or sum(pending.values()) > _MOST_CHUNKS:
-                    self._collect(pending)
+                submit((block, self.state.examined(block.key)))
+                while len(pending) >= most or _chunks(pending.values()) > _MOST_CHUNKS:
+                    self._collect(pending, submit)
             while pending:
-                self._collect(pending)
+                self._collect(pending, submit)
         except BrokenExecutor as error:
             raise SourceError(
                 "a worker ended without an answer while it checked chunks",
@@ -282,14 +292,21 @@ class _Run:
             for future in pending:
                 future.cancel()
 
-    def _collect(self, pending: dict[Future[_Found], int]) -> None:
+    def _collect(
+        self, pending: dict[Future[_Found], _Work], submit: Callable[[_Work], None]
+    ) -> None:
         """Wait for a block at least, and keep what was found."""
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
-            del pending[future]
-            result, is_recorded = future.result()
+            block, examined = pending.pop(future)
+            found, is_recorded = future.result()
             if not is_recorded:
-                self.state.record(result)
-            self._add(result)
+                self.state.record(found)
+            if isinstance(found, BlockResult):
+                self._add(found)
+            elif time.time() < self.deadline:
+                submit((block, [*examined, found]))
+            else:
+                self.report.is_complete = False
 
     def _add(self, result: BlockResult) -> None:
         self.report.add(result)
@@ -422,26 +439,37 @@ class _Run:
             yield f"arrays with an unknown chunk grid: {names}"
 
 
-type _Found = tuple[BlockResult, bool]
+type _Work = tuple[ChunkBlock, list[Examined]]
+type _Found = tuple[BlockResult | Examined, bool]
+
+
+def _chunks(works: Iterable[_Work]) -> int:
+    return sum(len(block) for block, _ in works)
 
 
 @dataclass(slots=True)
 class _RecordedCheck:
-    """Checks blocks, and records what was found at once if this is done in this process."""
+    """Checks blocks until a deadline, and records what was found at once if it is in this process.
+
+    Elsewhere, it ends after so many seconds, and returns which chunks have been read.
+    """
 
     checker: BlockChecker
     state: VerifyState | None
+    deadline: float
+    seconds: float
 
-    def check(self, work: tuple[ChunkBlock, list[Examined]]) -> _Found:
+    def check(self, work: _Work) -> _Found:
         """Return what was found in a block, and whether it has been recorded."""
         if self.state is None:
-            return self.checker.check(*work), False
-        result = self.checker.check(*work, self.state.record_examined)
-        self.state.record(result)
-        return result, True
+            until = min(self.deadline, time.time() + self.seconds)
+            return self.checker.check(*work, until=until), False
+        found = self.checker.check(*work, self.state.record, self.deadline)
+        self.state.record(found)
+        return found, True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _RecordedCheck, (self.checker, None)
+        return _RecordedCheck, (self.checker, None, self.deadline, self.seconds)
 
 
 async def _next[T](items: AsyncIterator[T]) -> T | None:
