@@ -14,8 +14,16 @@ from zarr_manifest.hierarchy import store
 __all__ = ["CONTEXT", "in_worker"]
 
 CONTEXT = get_context("forkserver")
+# Each process imports the module of its function: these import what the others do, too.
 CONTEXT.set_forkserver_preload(
-    ["zarr_manifest.conversion", "dask.array", "h5py", "pytest", "virtualizarr", "xarray"]
+    [
+        "dask.array",
+        "virtualizarr",
+        "tests.conversion.concatenation.test_many_appenders",
+        "tests.integrations.test_opened_before",
+        "tests.pipeline.test_bulk_arrays",
+        "tests.writing.test_writing_interrupted",
+    ]
 )
 
 

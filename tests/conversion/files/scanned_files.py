@@ -9,7 +9,6 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
-from astropy.io import fits
 
 LONG_AGO = 1_700_000_000
 
@@ -71,6 +70,8 @@ def _classic(path: Path) -> None:
 
 
 def _images(path: Path) -> None:
+    from astropy.io import fits
+
     fits.HDUList(
         [fits.PrimaryHDU(np.arange(12, dtype=">i2").reshape(3, 4)), fits.ImageHDU(name="EMPTY")]
     ).writeto(path)
