@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pydantic_zarr.v2
-import pydantic_zarr.v3
 import pytest
 import xarray as xr
 import zarr
-import zarr_metadata.model
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +104,9 @@ _models = st.recursive(
 @given(_models)
 def test_libraries_of_models_agree(model: dict[str, Any]) -> None:
     """What they write is a model, and what is made of it is one for them."""
+    import pydantic_zarr.v3
+    import zarr_metadata.model
+
     is_group = model["node_type"] == "group"
     kind: Any = pydantic_zarr.v3.GroupSpec if is_group else pydantic_zarr.v3.ArraySpec
     theirs = kind(**model)
@@ -130,6 +130,9 @@ def _flat(path: str, node: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.slow
 def test_libraries_accept_manifests(hierarchy: tuple[Path, Any]) -> None:
+    import pydantic_zarr.v3
+    import zarr_metadata.model
+
     root, _ = hierarchy
     model = as_json(zm.to_model(root))
     spec = pydantic_zarr.v3.GroupSpec(**model)
@@ -140,6 +143,8 @@ def test_libraries_accept_manifests(hierarchy: tuple[Path, Any]) -> None:
 
 
 def test_a_model_of_zarr_2(tmp_path: Path) -> None:
+    import pydantic_zarr.v2
+
     old = zarr.create_group(tmp_path / "old.zarr", zarr_format=2, attributes={"title": "old"})
     old.create_array("a", shape=(4,), chunks=(2,), dtype=">i2", fill_value=7)
     spec = pydantic_zarr.v2.GroupSpec.from_zarr(old)
