@@ -8,6 +8,7 @@ a new directory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import shutil
@@ -55,6 +56,15 @@ class _Changes:
 
 
 class InterruptedMemory(_Changes, MemoryStore):
+    """With `states`, what it held before each change is kept there."""
+
+    states: list[dict[str, Any]] | None = None
+
+    def change(self) -> None:
+        super().change()
+        if self.states is not None:
+            self.states.append(dict(self._store_dict))
+
     async def set(self, *args: Any, **options: Any) -> None:
         self.change()
         await super().set(*args, **options)
@@ -156,6 +166,7 @@ class InterruptedDirectory(_Changes, LocalStore):
         super().__setattr__(name, value)
         if name == "left":
             if value < _Changes.left:
+                _begin_to_watch()
                 _watched[str(self.root.absolute())] = self
             elif value == _Changes.left:
                 _watched.pop(str(self.root.absolute()), None)
@@ -178,6 +189,12 @@ def stop_interrupting() -> None:
     _watched.clear()
 
 
+@functools.cache
+def _begin_to_watch() -> None:
+    """Add a hook that cannot be removed, and takes time in whatever a process does from now on."""
+    sys.addaudithook(_watch)
+
+
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
     for root, store in list(_watched.items()):
         if changes_below(event, arguments, root):
@@ -189,11 +206,22 @@ def every_change(
 ) -> Iterator[tuple[Any, bool]]:
     """Yield a store after every number of changes that a writer makes, and whether it is the last.
 
-    On disk and in S3, after every few unless the tests are thorough.
+    Unless the tests are thorough: on disk and in S3, after every few; and in memory, a copy of what
+    one writer had changed by then, which one that ends there leaves, too.
     """
     stride = 1
     if not THOROUGH:
         store = make()
+        if isinstance(store, InterruptedMemory):
+            store.states = states = []
+            change(store)
+            states.append(store._store_dict)
+            for state in states:
+                copy = make()
+                copy._store_dict.clear()
+                copy._store_dict.update(state)
+                yield copy, state is store._store_dict
+            return
         is_s3 = isinstance(store, InterruptedObjects) and isinstance(store.store, S3Store)
         stride = 5 if isinstance(store, InterruptedDirectory) else 3 if is_s3 else 1
     for left in itertools.count(0, stride):
@@ -208,7 +236,3 @@ def every_change(
             store.left = _Changes.left
             yield store, True
             return
-
-
-# It cannot be removed; other tests do not notice it.
-sys.addaudithook(_watch)
