@@ -6,8 +6,6 @@ import asyncio
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from zarr.storage import LocalStore, LoggingStore, MemoryStore, ObjectStore, Wra
 
 import zarr_manifest as zm
 from tests.counted_requests import Requests
+from tests.forked import Forked
 from tests.hierarchies import FIELD, consolidate, declare_manifest, read, write_manifest_array
 from tests.hierarchy.chunk_reads import PROTOTYPE, READS, Read
 
@@ -296,7 +295,7 @@ def test_keys_that_belong_to_no_array_cost_nothing(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_more_synchronous_reads_than_threads_of_an_event_loop(root: Path) -> None:
+def test_more_synchronous_reads_than_threads_of_an_event_loop(root: Path, forked: Forked) -> None:
     """A read that needs metadata must not wait for a thread that another read occupies."""
     code = f"""
 import asyncio, zarr, zarr_manifest as zm
@@ -312,7 +311,8 @@ async def read():
 for first, second, third in sync(read()):
     assert (len(first), len(second), third) == (48, 48, None)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    done = forked.run(code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_synchronous_read_within_an_event_loop(root: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
 from tests.conftest import PIPELINES
+from tests.forked import Forked
 from tests.hierarchies import FIELD, Values
 from tests.processes import CONTEXT
 from zarr_manifest.pipeline import BulkCodecPipeline
@@ -170,7 +169,7 @@ def test_zarr_reads_chunk_by_chunk_if_asked_to(
 
 @pytest.mark.slow
 def test_zarr_reads_chunk_by_chunk_where_it_makes_arrays_differently(
-    root: Path, values: Values
+    root: Path, values: Values, forked: Forked
 ) -> None:
     script = (
         "import sys, zarr\n"
@@ -180,10 +179,7 @@ def test_zarr_reads_chunk_by_chunk_where_it_makes_arrays_differently(
         "array = zarr.open_array(zm.ManifestStore(sys.argv[1]), path=sys.argv[2], mode='r')\n"
         "print(type(array.async_array.codec_pipeline).__name__, int(array[...].sum()))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(root), EXTERNAL],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = forked.run(script, root, EXTERNAL)
     assert done.stdout.split() == [get_pipeline_class().__name__, str(values[EXTERNAL].sum())]
 
 
