@@ -17,6 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.counted_requests import Requests
 from tests.hierarchies import consolidate, files_below, read, written_once
 from tests.hierarchies import in_memory as hierarchy_in_memory
@@ -138,21 +139,22 @@ def state(store: Any, *, consolidated: bool) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_in_an_edit_zarr_does_what_it_does_without_manifests(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("consolidated", "name"), crossed([True, False], OPERATIONS))
+def test_in_an_edit_zarr_does_what_it_does_without_manifests(
+    consolidated: bool, name: str, tmp_path: Path
+) -> None:
     plain = write(tmp_path / "plain")
     OPERATIONS[name](opened(LocalStore(plain), consolidated=False))
     expected = state(plain, consolidated=False)
-    for consolidated in (False, True):
-        root = write(tmp_path / str(consolidated), "m", "g/m")
-        if consolidated:
-            consolidate(root)
-        with zm.edit(root) as group:
-            OPERATIONS[name](group)
-            assert state(group.store, consolidated=False) == expected
-        for use in {False, consolidated}:
-            assert state(zm.ManifestStore(root), consolidated=use) == expected
-        assert zm.validate(root) == []
+    root = write(tmp_path / "h", "m", "g/m")
+    if consolidated:
+        consolidate(root)
+    with zm.edit(root) as group:
+        OPERATIONS[name](group)
+        assert state(group.store, consolidated=False) == expected
+    for use in {False, consolidated}:
+        assert state(zm.ManifestStore(root), consolidated=use) == expected
+    assert zm.validate(root) == []
 
 
 @pytest.mark.slow
