@@ -147,7 +147,7 @@ def bomb(name: str, size: int) -> bytes:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_bombs_are_not_decoded(name: str, layers: int) -> None:
     limit = 2**20
-    body = bomb(name, 2**27)
+    body = bomb(name, 2**26)
     codecs = [DocumentCodec(name)] * layers
     if layers == 2:
         body = encode_body([complete_codec(DocumentCodec(name))], body)
