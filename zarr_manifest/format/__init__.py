@@ -96,6 +96,7 @@ from zarr_manifest.format.precedence import (
     contradicted_members,
     has_consolidated,
     interpret_pending,
+    own_digest,
     parse_pending,
     with_members,
     with_pending,

@@ -38,33 +38,15 @@ type Standing = Literal["own", "copy", "absent"]
 """What counts of a node: its own metadata, a group's copy of them, or that there is no node."""
 
 
-def standing(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Standing:
-    """Return what counts of a node that ``pending`` names.
-
-    Parameters
-    ----------
-    own : bytes or None
-        The node's own ``zarr.json`` as stored, if there is one.
-    replaced : str or None
-        What ``pending`` says of the node.
-    has_copy : bool
-        Whether the group's consolidated metadata describe the node.
+def own_digest(own: bytes | None) -> str | None:
+    """Return what ``pending`` says of an own ``zarr.json`` that is to be replaced, if there is one.
 
     Examples
     --------
-    >>> old, new = b'{"shape": [3]}', b'{"shape": [5]}'
-    >>> replaced = document_checksum(old)
-    >>> standing(old, replaced, has_copy=True), standing(new, replaced, has_copy=True)
-    ('copy', 'own')
-    >>> standing(None, None, has_copy=True), standing(old, replaced, has_copy=False)
-    ('copy', 'absent')
+    >>> own_digest(b"{}")
+    'sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'
     """
-    is_behind = (
-        own is None if replaced is None else own is not None and document_checksum(own) == replaced
-    )
-    if not is_behind:
-        return "own"
-    return "copy" if has_copy else "absent"
+    return None if own is None else document_checksum(own)
 
 
 # Copies --------------------------------------------------------------------------------------
@@ -269,9 +251,9 @@ class PendingChange:
 
     def standing(self, path: str, own: bytes | None) -> Standing:
         """Return what counts of a node, given its own ``zarr.json``."""
-        if path not in self.pending:
+        if path not in self.pending or self.pending[path] != own_digest(own):
             return "own"
-        return standing(own, self.pending[path], has_copy=path in self._copies)
+        return "copy" if path in self._copies else "absent"
 
     def counting(self, path: str, own: bytes | None) -> bytes | None:
         """Return a node's ``zarr.json`` that counts; None if the node does not exist.

@@ -32,6 +32,7 @@ from zarr_manifest.format import (
     join,
     member_of,
     members_in,
+    own_digest,
     parse_node,
     with_members,
     with_pending,
@@ -48,7 +49,6 @@ from zarr_manifest.writing.conditional_put import GuardedStore, Stored, repeated
 from zarr_manifest.writing.finishing import (
     finish,
     lasting_contradiction,
-    own_digest,
     parsed,
     replace_own,
     uncopied,
@@ -401,7 +401,9 @@ class Change:
             # Groups between have copies, too, that have to follow.
             *(group for group in between if self.has_copies(group)),
         ]
-        pending = {member_of(place, path): own_digest(self.read(path)) for path in sorted(behind)}
+        pending = {
+            member_of(place, path): own_digest(self.read(path).body) for path in sorted(behind)
+        }
         node = (self._new_node(place) if changed.get(place) else self._node(place)) or {}
         document = dump_node(with_pending(with_members(node, members), pending))
         if document == before.body:

@@ -16,11 +16,11 @@ from zarr_manifest.errors import WriteConflictError
 from zarr_manifest.format import (
     PendingChange,
     ancestors,
-    document_checksum,
     dump_node,
     has_consolidated,
     join,
     members_in,
+    own_digest,
     parse_node,
     parse_pending,
     with_pending,
@@ -80,7 +80,7 @@ def finish(
                 for member in change.pending
             )
             left |= {
-                member: own_digest(own) for member, own in in_threads(calls) if own is not None
+                member: own_digest(own.body) for member, own in in_threads(calls) if own is not None
             }
         if not pending:
             return Finished(stored, frozenset(join(group, member) for member in left))
@@ -172,11 +172,6 @@ def replace_own(store: GuardedStore, key: str, before: Stored, body: bytes | Non
         store.remove(key, before)
     else:
         store.replace(key, before, body)
-
-
-def own_digest(found: Stored) -> str | None:
-    """Return what ``pending`` says of an own document that is to be replaced."""
-    return None if found.body is None else document_checksum(found.body)
 
 
 def uncopied(node: Any) -> Any:
