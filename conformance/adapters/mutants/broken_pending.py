@@ -74,37 +74,33 @@ def pending_of_another_form_ignored() -> None:
     replace(known_nodes, "_agree", lambda _: lambda own, copy: True)
 
 
-def _change_standing(of_own: Any) -> None:
+def _change_standing(of_named: Any) -> None:
+    """Say otherwise what counts of a node that is named: from that, its own, and its copy."""
+
     def make(standing: Any) -> Any:
-        def changed(own: bytes | None, replaced: str | None, *, has_copy: bool) -> Any:
-            return of_own(standing, own, replaced, has_copy)
+        def changed(change: Any, path: str, own: bytes | None) -> Any:
+            found = standing(change, path, own)
+            is_named = path in change.pending
+            return of_named(found, own, path in change._copies) if is_named else found
 
         return changed
 
-    replace(precedence, "standing", make)
+    replace(precedence.PendingChange, "standing", make)
 
 
 @broken_in("pending/written-since-own-metadata", "pending/written-since-its-removal-own-metadata")
 def whatever_pending_names_is_behind() -> None:
     """Take own metadata for behind because ``pending`` names their node."""
-    _change_standing(lambda _standing, _own, _replaced, copied: "copy" if copied else "absent")
+    _change_standing(lambda _found, _own, copied: "copy" if copied else "absent")
 
 
 @broken_in("pending/created-own-metadata")
 def absent_metadata_are_not_behind() -> None:
     """Take a node without metadata of its own for none, though ``pending`` says null."""
-    _change_standing(
-        lambda standing, own, replaced, copied: (
-            "own" if own is None else standing(own, replaced, has_copy=copied)
-        )
-    )
+    _change_standing(lambda found, own, _copied: "own" if own is None else found)
 
 
 @broken_in("pending/removed-own-metadata")
 def removed_nodes_are_there() -> None:
     """Take the own metadata of a node that is being removed."""
-    _change_standing(
-        lambda standing, own, replaced, copied: (
-            standing(own, replaced, has_copy=True) if copied else "own"
-        )
-    )
+    _change_standing(lambda found, _own, copied: found if copied else "own")
