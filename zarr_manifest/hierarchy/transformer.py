@@ -284,10 +284,6 @@ class ChunkManifestTransformer:
         """Whether the whole chunk is verified when a part of it is read."""
         return self._verify == "always"
 
-    def is_on_disk(self, location: Location) -> bool:
-        """Whether a location is that of a local file, of which small parts are read quickly."""
-        return self._sources.is_on_disk(location)
-
     async def locate(
         self, indices: npt.NDArray[np.int64], *, longest: int | None = None
     ) -> LocatedChunks:

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
-from zarr_manifest.sources import ManyRanges, RangeError, read_ranges
+from zarr_manifest.sources import RangeError, read_ranges
 
 #: Bytes that may have been read ahead, for all arrays that an event loop reads.
 MOST_BYTES_AHEAD = 64 * 1024 * 1024
@@ -237,7 +237,10 @@ class ReadAhead:
         located : LocatedChunks
             Where they are.
         """
-        if not 0 < len(located.ranged) <= _MOST_WANTED or _is_local(array, located.ranges):
+        is_on_disk, objects = store.sources.is_on_disk, located.ranges.objects
+        if not 0 < len(located.ranged) <= _MOST_WANTED or all(
+            is_on_disk(source.location) for source in objects
+        ):
             return {}
         reads = self._arrays.get(array)
         if reads is None:
@@ -408,8 +411,3 @@ class _AheadReceiver(Struct, frozen=True):
             if checksum is not None:
                 verify_checksum(checksum, body)
             self.loop.call_soon_threadsafe(self.chunks[row].set_body, bytes(body))
-
-
-def _is_local(array: ChunkManifestTransformer, ranges: ManyRanges) -> bool:
-    """Whether all objects of a selection are local."""
-    return all(array.is_on_disk(source.location) for source in ranges.objects)

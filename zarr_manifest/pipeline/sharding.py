@@ -278,7 +278,7 @@ class ShardedSelection(WantedChunks):
         group: list[Shard] = []
         count = 0
         objects = located.ranges.objects
-        on_disk = [self.array.is_on_disk(source.location) for source in objects]
+        on_disk = [self.store.sources.is_on_disk(source.location) for source in objects]
         columns = (located.ranges.object_numbers, located.ranges.starts, located.ranges.stops)
         rows: list[list[int]] = np.column_stack([located.ranged, *columns]).tolist()
         for position, number, start, stop in rows:
