@@ -340,3 +340,17 @@ def test_chunks_of_removed_arrays_stay_for_manifests(path: str, tmp_path: Path) 
     assert left == ["g/n/c/1"]
     store = zm.ManifestStore(root, allow=[root.as_uri()])
     assert read(store, "v").tolist() == [3, 4]
+
+
+def test_documents_of_partitions_outside_the_grid_stay_below_removed_arrays(tmp_path: Path) -> None:
+    root = write(tmp_path)
+    entries = {str(i): {"path": "../n/c/0"} for i in range(3)}
+    documents = {"manifest_url": "../n/{partition}-{digest}.json", "partition_shape": [1]}
+    zm.create_array(root, "v", entries, **ARRAY, **documents)
+    # Whoever makes the array as large again reads them again.
+    smaller = json.loads((root / "v/zarr.json").read_text()) | {"shape": [2]}
+    (root / "v/zarr.json").write_text(json.dumps(smaller))
+    with zm.edit(root) as group:
+        del group["n"]
+    kept = [key for key in files_below(root) if key.startswith("n/")]
+    assert [key[:4] for key in sorted(kept)] == ["n/0-", "n/1-", "n/2-", "n/c/"]

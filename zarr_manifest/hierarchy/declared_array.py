@@ -6,8 +6,9 @@ Everything known before a manifest document is read. Does no I/O.
 from __future__ import annotations
 
 import functools
+import itertools
 import marshal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -144,6 +145,13 @@ class DeclaredArray(Struct, frozen=True):
         """
         declared = self.checksum_of(partition) if checksum is None else checksum
         return _document(self.own, self.configuration, partition, declared)
+
+    def locations(self, partitions: Iterable[Sequence[int] | None]) -> Iterator[Location]:
+        """Yield where the documents of partitions are, and of those outside the grid, if named."""
+        for partition in itertools.chain(partitions, self.partitions_outside()):
+            location = self.document(partition)
+            if not isinstance(location, bytes):
+                yield location
 
     @property
     def own(self) -> Base:

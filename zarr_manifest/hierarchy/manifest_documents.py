@@ -178,13 +178,6 @@ class ManifestDocuments:
             yield found
         await self.check_missing()
 
-    async def locations(self) -> AsyncIterator[Location]:
-        """Yield the locations of all documents that may exist; none if inline."""
-        for partition in await self.partitions():
-            document = self.array.document(partition)
-            if not isinstance(document, bytes):
-                yield document
-
     async def partitions(self) -> Iterable[Partition]:
         """Return the partitions to be asked for to know all of the manifest, in C order.
 

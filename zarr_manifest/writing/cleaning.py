@@ -277,8 +277,9 @@ class _Cleaning:
         )
         self._take_momentary(nodes, manifests)
         self._keep_linked(self.objects.linked)
-        for location in itertools.chain.from_iterable(map(_documents_of, manifests)):
-            self._keep(location)
+        for manifest in manifests:
+            for location in manifest.locations():
+                self._keep(location)
         if self.unused:
             await self._keep_sources(manifests)
         return await self._removed(dry_run=dry_run)
@@ -350,7 +351,8 @@ class _Cleaning:
             return
         documents = {
             location.key
-            for location in itertools.chain.from_iterable(map(_documents_of, manifests))
+            for manifest in manifests
+            for location in manifest.locations()
             if isinstance(location, StoreLocation)
         }
         arrays = {node.path for node in nodes if node.kind == "array"}
@@ -453,14 +455,9 @@ class _NamedManifest(NamedTuple):
     documents: ManifestDocuments
     partitions: Iterable[Partition]
 
-
-def _documents_of(manifest: _NamedManifest) -> Iterator[Location]:
-    """Yield the locations of all documents that a declaration names."""
-    array = manifest.documents.array
-    for partition in itertools.chain(manifest.partitions, array.partitions_outside()):
-        location = array.document(partition)
-        if not isinstance(location, bytes):
-            yield location
+    def locations(self) -> Iterator[Location]:
+        """Yield where the documents are that the declaration names."""
+        return self.documents.array.locations(self.partitions)
 
 
 def _kind_of(key: str) -> Literal["manifest document", "chunk"] | None:

@@ -250,7 +250,7 @@ class _EditCommit:
             array = self._declared(node.path, node.metadata)
             if array is not None:
                 documents = self._hierarchy.documents(array)
-                found += [location async for location in documents.locations()]
+                found += array.locations(await documents.partitions())
                 async for loaded in documents.every():
                     found += loaded.locations
         return found
