@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import zarr
+from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.joining.comparing import axis_of, dimensions, is_coordinate
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, whole
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.target import write_hierarchy
+from zarr_manifest.conversion.target import require_valid_array
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.format import ChunkGrid
+from zarr_manifest.errors import in_context
+from zarr_manifest.format import TRANSFORMER_NAME, TRANSFORMERS, ChunkGrid, dump_node, join
 from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Access
 
 # Not all of its functions have known types.
 _untyped_zarr: Any = zarr
-
-# Every manifest is held inline to read its values, however large.
-_ANY_SIZE = 2**62
 
 
 @dataclass(slots=True)
@@ -147,10 +146,13 @@ def values_of(node: ArrayNode, allow: Mapping[str, Access]) -> Any:
     ManifestError
         They cannot be read.
     """
-    memory = MemoryStore()
-    report = write_hierarchy(memory, [node], inline_below=_ANY_SIZE)
-    for refused in report.refused:
-        raise NotConvertibleError(refused.reason, array=node.path)
+    with in_context(array=node.path):
+        require_valid_array(node.metadata)
+        manifest = json.loads(whole(node).dumps())
+    declaration = {"name": TRANSFORMER_NAME, "configuration": {"manifest": manifest}}
+    declared = dump_node({**node.metadata, TRANSFORMERS: [declaration]})
+    # Writing a hierarchy would take longer than reading most coordinates.
+    memory = MemoryStore({join(node.path, "zarr.json"): cpu.Buffer.from_bytes(declared)})
     store = ManifestStore(memory, allow=allow, read_only=True)
     return np.asarray(_untyped_zarr.open_array(store, path=node.path, mode="r")[...])
 
