@@ -427,6 +427,12 @@ class ChunkKeyEncoding:
             return None
         return np.array(list(map(int, numbers)), np.int64).reshape(len(keys), self._ndim)
 
+    def chunks_among(self, keys: Iterable[str], grid: ChunkGrid) -> dict[tuple[int, ...], str]:
+        """Return the keys of chunks of a grid, by grid index."""
+        self.learn(grid)
+        found = ((self.decode(key), key) for key in keys)
+        return {index: key for index, key in found if index is not None and grid.contains(index)}
+
     def learn(self, grid: ChunkGrid | None) -> None:
         """Remember all keys of the grid, for an encoding that cannot decode them itself."""
         if self._foreign is not None and grid is not None:

@@ -148,18 +148,13 @@ class InspectedHierarchy(Struct, frozen=True):
         """
         if not can_list(self.store):
             raise not_listable(self.store, "so it is unknown which chunks exist")
-        encoding = ChunkKeyEncoding(node.metadata, len(grid.counts))
-        encoding.learn(grid)
         below = f"{node.path}/" if node.path else ""
         listing = await list_inside(self.store, below, self.directories)
         if listing.links:
             raise link_outside(node.path)
-        found: dict[tuple[int, ...], str] = {}
-        for key in listing.keys:
-            index = encoding.decode(key[len(below) :])
-            if index is not None and grid.contains(index):
-                found[index] = key
-        return found
+        names = (key[len(below) :] for key in listing.keys)
+        found = ChunkKeyEncoding(node.metadata, len(grid.counts)).chunks_among(names, grid)
+        return {index: below + name for index, name in found.items()}
 
 
 def store_underneath(store: Store) -> Store:

@@ -48,8 +48,6 @@ from zarr_manifest.zarr_internals import sync
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-_METADATA = "zarr.json"
-
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
 
@@ -147,8 +145,12 @@ def hierarchy_nodes(
         As there.
     """
     if found is None:
-        found = sync(list_nodes(hierarchy.store, directories=hierarchy.directories))
-    return _nodes(hierarchy, location, found, record_conditions, url)
+        found = sync(hierarchy.nodes())
+    declares = any(node.array is not None and node.array.declaration for node in found)
+    if not declares and not can_list(hierarchy.store):
+        raise _unknown_chunks(hierarchy.store)
+    root = hierarchy.sources.root if url is None else _root(url)
+    return _HierarchyNodes(hierarchy, location, root, record_conditions).nodes(found)
 
 
 def read_named(
@@ -162,27 +164,13 @@ def read_named(
         return _read_named_v2(url, sources, record_conditions)
     hierarchy = InspectedHierarchy.open(url, allow=sources.allow)
     found = sync(list_nodes(hierarchy.store, directories=_EVERYWHERE))
-    return _nodes(hierarchy, url, found, record_conditions)
+    return hierarchy_nodes(hierarchy, url, found, record_conditions=record_conditions)
 
 
 def _read_named_v2(url: str, sources: FileSources, record_conditions: bool) -> Iterator[Node]:
     nodes = read_zarr2(url, allow=sources.allow)
     objects = {each.url: each for each in _objects_below(url, sources)}
     return (_with_states(node, objects, record_conditions) for node in nodes)
-
-
-def _nodes(
-    hierarchy: InspectedHierarchy,
-    location: Any,
-    found: Sequence[StoredNode],
-    record_conditions: bool,
-    url: str | None = None,
-) -> Iterator[Node]:
-    declares = any(node.array is not None and node.array.declaration for node in found)
-    if not declares and not can_list(hierarchy.store):
-        raise _unknown_chunks(hierarchy.store)
-    root = hierarchy.sources.root if url is None else _root(url)
-    return _HierarchyNodes(hierarchy, location, root, record_conditions).nodes(found)
 
 
 def _root(url: str) -> UrlLocation:
@@ -261,16 +249,9 @@ class _HierarchyNodes:
             keys = sync(self._hierarchy.native_chunks(node, grid))
             urls = [object_url(self._roots, key).url for key in keys.values()]
             return _whole_objects(grid.counts, list(keys), urls)
-        encoding = ChunkKeyEncoding(node.metadata, len(grid.shape))
-        encoding.learn(grid)
-        chunks: list[tuple[int, ...]] = []
-        found: list[Listed] = []
-        for name, each in listed.items():
-            index = encoding.decode(name)
-            if index is not None and grid.contains(index) and name != _METADATA:
-                chunks.append(index)
-                found.append(each)
-        return _as_listed(grid.counts, chunks, found, self._record_conditions)
+        names = ChunkKeyEncoding(node.metadata, len(grid.shape)).chunks_among(listed, grid)
+        found = [listed[name] for name in names.values()]
+        return _as_listed(grid.counts, list(names), found, self._record_conditions)
 
     def _listed(self, paths: Sequence[str]) -> dict[str, Future[list[Listed]]]:
         """List native arrays, each alone: not the documents of others, which may be many."""
