@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -203,13 +204,10 @@ def by_owner[T](
     """
     found: dict[str, dict[str, T]] = {path: {} for path in paths}
     # Many keys, few directories: each directory is looked up once.
-    owners: dict[str, tuple[int, dict[str, T]] | None] = {}
+    owner_of = functools.cache(functools.partial(find_owner, arrays=found))
     strays: list[str] = []
     for key, item in items:
-        directory = key.rpartition("/")[0]
-        if directory not in owners:
-            owners[directory] = find_owner(directory, found)
-        owner = owners[directory]
+        owner = owner_of(key.rpartition("/")[0])
         if owner is None:
             strays.append(key)
         else:

@@ -56,19 +56,31 @@ class Zarr2Metadata(NamedTuple):
     attributes: dict[str, Any]
     notes: tuple[str, ...] = ()
 
+    def masked(self, *, is_complete: bool) -> Zarr2Metadata:
+        """Return the metadata of an array with the fill value for xarray to mask what is missing.
+
+        Parameters
+        ----------
+        is_complete : bool
+            Whether no chunk is missing, so that the fill value is free.
+        """
+        dtype = self.node["dtype"]
+        if _DIMENSIONS not in self.attributes or not isinstance(dtype, str):
+            return self
+        attributes, decisions = dict(self.attributes), Decisions("")
+        fill_value = fill_value_for_masking(
+            attributes, self.node["fill_value"], np.dtype(dtype), decisions, is_complete=is_complete
+        )
+        node = self.node | {"fill_value": fill_value}
+        return Zarr2Metadata(node, attributes, (*self.notes, *decisions.notes))
+
 
 def convert_group_to_zarr2(metadata: Mapping[str, Any]) -> Zarr2Metadata:
     """Return the Zarr v2 metadata of a Zarr v3 group."""
     return Zarr2Metadata({"zarr_format": 2}, dict(as_object(metadata.get("attributes")) or {}))
 
 
-def convert_array_to_zarr2(
-    metadata: Mapping[str, Any],
-    *,
-    path: str = "",
-    is_complete: bool = False,
-    is_tried: bool = False,
-) -> Zarr2Metadata:
+def convert_array_to_zarr2(metadata: Mapping[str, Any], *, path: str = "") -> Zarr2Metadata:
     """Return the Zarr v2 metadata of a Zarr v3 array.
 
     Parameters
@@ -77,10 +89,6 @@ def convert_array_to_zarr2(
         Valid Zarr v3 metadata; storage transformers are ignored.
     path : str
         Path of the array, for messages.
-    is_complete : bool
-        Whether no chunk is missing. If so, the fill value is the one for xarray to mask.
-    is_tried : bool
-        Whether the same metadata has been converted before: its codecs are not tried out again.
 
     Raises
     ------
@@ -118,17 +126,12 @@ def convert_array_to_zarr2(
         "compressor": compressor,
         "dimension_separator": ".",
     }
-    if not is_tried:
-        with in_context(array=path):
-            require_same_values(metadata, zarray)
+    with in_context(array=path):
+        require_same_values(metadata, zarray)
     attributes = dict(as_object(metadata.get("attributes")) or {})
     # xarray opens a zero-dimensional Zarr v2 array only if it names its (no) dimensions.
     names: object = metadata.get("dimension_names") if grid.shape else ()
     _name_dimensions(attributes, names, decisions)
-    if _DIMENSIONS in attributes and isinstance(dtype, str):
-        zarray["fill_value"] = fill_value_for_masking(
-            attributes, fill_value, np.dtype(dtype), decisions, is_complete=is_complete
-        )
     return Zarr2Metadata(zarray, attributes, tuple(decisions.notes))
 
 

@@ -63,10 +63,13 @@ class ExportedArray:
         Contains it.
     node : Node
         Its v3 metadata.
+    converted : Zarr2Metadata
+        Its v2 metadata, but for the fill value, which depends on whether chunks are missing.
     """
 
     hierarchy: InspectedHierarchy
     node: Node
+    converted: Zarr2Metadata
     blocks: Iterable[Partition] = (None,)
     """The partitions that may have references, in C order; None if the manifest has none."""
     _grid: ChunkGrid = field(init=False)
@@ -133,9 +136,7 @@ class ExportedArray:
         if self._documents is not None:
             sync(self._documents.check_missing())
         is_complete = references == math.prod(self._grid.counts)
-        converted = convert_array_to_zarr2(
-            self.node.metadata, path=self.path, is_complete=is_complete, is_tried=True
-        )
+        converted = self.converted.masked(is_complete=is_complete)
         left_out = (what.format(counted(n, "chunk")) for what, n in sorted(self._dropped.items()))
         report.arrays += 1
         report.references += references
@@ -275,7 +276,7 @@ def export_nodes(
                 add_group(node.path, convert_group_to_zarr2(node.metadata))
                 report.groups += 1
             else:
-                convert_array_to_zarr2(node.metadata, path=node.path)  # raises if it is impossible
-                add_array(ExportedArray(hierarchy, node))
+                converted = convert_array_to_zarr2(node.metadata, path=node.path)
+                add_array(ExportedArray(hierarchy, node, converted))
         except ManifestError as error:
             report.refused.append(refused(node.path, error))
