@@ -3,5 +3,3 @@
 from zarr_manifest.conversion.concatenation.appending import AppendReport, append
 from zarr_manifest.conversion.concatenation.concatenating import concat, read_concatenated
 from zarr_manifest.conversion.concatenation.cutting import TrimReport, trim
-
-__all__ = ["AppendReport", "TrimReport", "append", "concat", "read_concatenated", "trim"]

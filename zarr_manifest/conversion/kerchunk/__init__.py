@@ -4,11 +4,3 @@ from zarr_manifest.conversion.kerchunk.export import export_kerchunk_json, expor
 from zarr_manifest.conversion.kerchunk.json import read_kerchunk_json
 from zarr_manifest.conversion.kerchunk.parquet import read_kerchunk_parquet
 from zarr_manifest.conversion.kerchunk.reading import read_kerchunk
-
-__all__ = [
-    "export_kerchunk_json",
-    "export_kerchunk_parquet",
-    "read_kerchunk",
-    "read_kerchunk_json",
-    "read_kerchunk_parquet",
-]

@@ -2,5 +2,3 @@
 
 from zarr_manifest.conversion.older_writers.metadata import repair_array
 from zarr_manifest.conversion.older_writers.upgrading import UpgradeReport, upgrade
-
-__all__ = ["UpgradeReport", "repair_array", "upgrade"]

@@ -5,16 +5,3 @@ from zarr_manifest.conversion.renewal.completing import complete, rows_without_c
 from zarr_manifest.conversion.renewal.objects import recorded_objects, states_of
 from zarr_manifest.conversion.renewal.relocating import relocate
 from zarr_manifest.conversion.renewal.renewing import RefusedSource, RenewalReport, refresh
-
-__all__ = [
-    "AcceptanceReport",
-    "RefusedSource",
-    "RenewalReport",
-    "accept",
-    "complete",
-    "recorded_objects",
-    "refresh",
-    "relocate",
-    "rows_without_checksum",
-    "states_of",
-]

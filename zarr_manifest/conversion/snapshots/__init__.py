@@ -3,5 +3,3 @@
 from zarr_manifest.conversion.snapshots.comparing import ChunkDifference
 from zarr_manifest.conversion.snapshots.differences import Difference, NodeDifference, diff
 from zarr_manifest.conversion.snapshots.taking import snapshot
-
-__all__ = ["ChunkDifference", "Difference", "NodeDifference", "diff", "snapshot"]

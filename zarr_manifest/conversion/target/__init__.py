@@ -11,16 +11,3 @@ from zarr_manifest.conversion.target.arrays import (
 from zarr_manifest.conversion.target.hierarchy_writer import PartitionShape, write_hierarchy
 from zarr_manifest.conversion.target.locking import lock
 from zarr_manifest.conversion.target.source_paths import SourcePaths
-
-__all__ = [
-    "PartitionShape",
-    "SourcePaths",
-    "array_in_memory",
-    "decoded_values",
-    "encoded_chunks",
-    "lock",
-    "open_with_zarr",
-    "require_valid_array",
-    "unwritten_array",
-    "write_hierarchy",
-]

@@ -11,18 +11,3 @@ from zarr_manifest.conversion.virtual.arrays import (
 )
 from zarr_manifest.conversion.virtual.nodes import loaded_node, or_refused, read_virtual
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree
-
-__all__ = [
-    "add_references",
-    "array_node",
-    "checked_metadata",
-    "distinct_paths",
-    "json_metadata",
-    "loaded_node",
-    "manifest_of_columns",
-    "or_refused",
-    "read_virtual",
-    "to_virtual_dataset",
-    "to_virtual_datatree",
-    "url_reference",
-]

@@ -26,27 +26,3 @@ from zarr_manifest.conversion.zarr2.to_v3 import (
     object_codec_of,
     read_pipeline,
 )
-
-__all__ = [
-    "ARRAY_FILTERS",
-    "ArrayPlan",
-    "DataType",
-    "Plan",
-    "Zarr2Metadata",
-    "by_owner",
-    "convert_array",
-    "convert_array_to_zarr2",
-    "convert_codecs",
-    "convert_data_type",
-    "convert_fill_value",
-    "convert_group",
-    "convert_group_to_zarr2",
-    "count_keys",
-    "find_owner",
-    "is_metadata_key",
-    "object_codec_of",
-    "plan_nodes",
-    "read_pipeline",
-    "read_zarr2",
-    "refused_strays",
-]

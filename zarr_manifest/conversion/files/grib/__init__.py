@@ -1,5 +1,3 @@
 """GRIB2 files."""
 
 from zarr_manifest.conversion.files.grib.trees import read_grib
-
-__all__ = ["read_grib"]

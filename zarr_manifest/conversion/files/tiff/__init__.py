@@ -1,5 +1,3 @@
 """TIFF files, including GeoTIFF and COG."""
 
 from zarr_manifest.conversion.files.tiff.images import read_tiff
-
-__all__ = ["read_tiff"]

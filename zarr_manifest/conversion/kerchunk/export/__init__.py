@@ -2,5 +2,3 @@
 
 from zarr_manifest.conversion.kerchunk.export.json_sets import export_kerchunk_json
 from zarr_manifest.conversion.kerchunk.export.parquet_sets import export_kerchunk_parquet
-
-__all__ = ["export_kerchunk_json", "export_kerchunk_parquet"]

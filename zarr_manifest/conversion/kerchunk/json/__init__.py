@@ -2,5 +2,3 @@
 
 from zarr_manifest.conversion.kerchunk.json.references import ReferenceColumns, inline_bytes
 from zarr_manifest.conversion.kerchunk.json.sets import read_kerchunk_json
-
-__all__ = ["ReferenceColumns", "inline_bytes", "read_kerchunk_json"]

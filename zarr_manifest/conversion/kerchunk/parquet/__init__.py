@@ -2,5 +2,3 @@
 
 from zarr_manifest.conversion.kerchunk.parquet.files import arrow, parquet
 from zarr_manifest.conversion.kerchunk.parquet.sets import read_kerchunk_parquet
-
-__all__ = ["arrow", "parquet", "read_kerchunk_parquet"]
