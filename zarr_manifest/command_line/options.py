@@ -224,9 +224,13 @@ def _named(text: str) -> tuple[str, tuple[int, ...]]:
     return array.strip("/"), shape
 
 
-def passed_to(convert: Callable[[Any], Any]) -> Callable[..., Any]:
+def passed_to[T](convert: Callable[[Any], T]) -> Callable[[click.Context, click.Parameter, Any], T]:
     """Return what click calls to convert the value of an option."""
-    return lambda _context, _parameter, value: convert(value)
+
+    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> T:
+        return convert(value)
+
+    return callback
 
 
 # Options ------------------------------------------------------------------------------

@@ -159,35 +159,21 @@ class ExportedArray:
         columns = manifest.columns()
         if columns.lengths.min(initial=1) < 1:
             _require_lengths(manifest)
-        versions: dict[str | None, int] = {None: 0}
-        with_version: list[tuple[int, list[int]]] = []
+        urls = [self._url(location, None) for location in locations]
+        numbers = columns.path_numbers.copy()
+        # A path may have several versions: each is a URL of its own.
+        versions: dict[tuple[int, str], int] = {}
         extras: dict[int, Extras] = {}
         for extra, rows in manifest.extras():
             self._count_dropped(extra, len(rows))
             if extra.data is not None:
                 extras.update(dict.fromkeys(rows, Extras(extra.data)))
-            if extra.conditions.version is not None:
-                number = versions.setdefault(extra.conditions.version, len(versions))
-                with_version.append((number, rows))
-        if not with_version:
-            found = manifest.replaced(extras=extras)
-            found = found.with_paths([self._url(location, None) for location in locations])
-        else:
-            # A path may have several versions: each is a URL of its own.
-            owners = columns.path_numbers * np.int64(len(versions))
-            for number, rows in with_version:
-                owners[rows] += number
-            with_path = columns.path_numbers >= 0
-            unique, numbers = np.unique(owners[with_path], return_inverse=True)
-            used: list[int] = unique.tolist()
-            path_numbers = columns.path_numbers.copy()
-            path_numbers[with_path] = numbers
-            names = list(versions)
-            urls = [
-                self._url(locations[number // len(names)], names[number % len(names)])
-                for number in used
-            ]
-            found = manifest.replaced(path_numbers=path_numbers, paths=tuple(urls), extras=extras)
+            if (version := extra.conditions.version) is not None:
+                for row in rows:
+                    place = numbers.item(row), version
+                    numbers[row] = versions.setdefault(place, len(urls) + len(versions))
+        urls += [self._url(locations[number], version) for number, version in versions]
+        found = manifest.replaced(path_numbers=numbers, paths=tuple(urls), extras=extras)
         return self._without_empty(found)
 
     def _without_empty(self, found: References) -> References:
