@@ -282,6 +282,12 @@ no_lock_option = click.option(
     help="Let readers open the arrays that do not know manifests, and read fill values.",
 )
 
+
+def arrays_option(help: str) -> _Decorator:
+    """Return the option that names some arrays."""
+    return click.option("--array", "arrays", multiple=True, metavar="PATH", help=help)
+
+
 sole_writer_option = click.option(
     "--sole-writer",
     is_flag=True,

@@ -9,6 +9,7 @@ import click
 
 from zarr_manifest import conversion
 from zarr_manifest.command_line.options import (
+    arrays_option,
     changing_options,
     hierarchy_argument,
     limit_option,
@@ -32,9 +33,7 @@ from zarr_manifest.locations import is_url
 )
 @hierarchy_argument
 @click.argument("moves", nargs=-1, required=True, metavar="OLD=NEW...")
-@click.option(
-    "--array", "arrays", multiple=True, metavar="PATH", help="Only this array. Repeatable."
-)
+@arrays_option("Only this array. Repeatable.")
 @read_option
 @changing_options
 @limit_option

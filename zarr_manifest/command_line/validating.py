@@ -9,6 +9,7 @@ import click
 
 import zarr_manifest
 from zarr_manifest.command_line.options import (
+    arrays_option,
     file_type,
     hierarchy_argument,
     json_value,
@@ -33,13 +34,7 @@ from zarr_manifest.showing import counted, note_lines
     ],
 )
 @hierarchy_argument
-@click.option(
-    "--array",
-    "arrays",
-    multiple=True,
-    metavar="PATH",
-    help="Check only this array. Repeatable. Needed on web servers, which cannot list.",
-)
+@arrays_option("Check only this array. Repeatable. Needed on web servers, which cannot list.")
 @click.option(
     "--model",
     metavar="FILE",

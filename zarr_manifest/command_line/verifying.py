@@ -15,6 +15,7 @@ import zarr_manifest
 from zarr_manifest import conversion
 from zarr_manifest.command_line.creating import dask_client, executor
 from zarr_manifest.command_line.options import (
+    arrays_option,
     duration,
     hierarchy_argument,
     reading_options,
@@ -50,13 +51,7 @@ _MOST_LINES = 100
     ],
 )
 @hierarchy_argument
-@click.option(
-    "--array",
-    "arrays",
-    multiple=True,
-    metavar="PATH",
-    help="Verify only this array. Repeatable. Needed on web servers, which cannot list.",
-)
+@arrays_option("Verify only this array. Repeatable. Needed on web servers, which cannot list.")
 @click.option(
     "--read",
     metavar="WHICH",
