@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 
-from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes
+from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes, urls_of
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
@@ -25,11 +25,8 @@ from zarr_manifest.format import Limits, grid_indices, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import (
     Columns,
-    Extras,
     References,
     TextColumns,
-    canonical_keys,
-    distinct_numbers,
 )
 from zarr_manifest.sources import Allow
 
@@ -136,8 +133,8 @@ def _add_array(
 # Number of references that are written at a time: they fit into a processor's cache.
 _BATCH_SIZE = 2**14
 
-# In a column, all URLs take the space of the longest; longer ones are written one by one.
-_WIDEST = 512
+# In a column, all texts take the space of the longest: fewer lines are written at a time then.
+_MOST_BYTES = 2**23
 
 _BETWEEN = b", "
 
@@ -169,71 +166,62 @@ def members_of(references: References, below: str) -> Iterator[bytes | memoryvie
     """
     urls = _in_json(references.paths)
     key = json.dumps(below).encode()[:-1]
-    for start in range(0, len(references), _BATCH_SIZE):
-        rows = range(start, min(start + _BATCH_SIZE, len(references)))
+    starts = range(0, len(references), _BATCH_SIZE)
+    waiting = [range(len(references))[start : start + _BATCH_SIZE] for start in reversed(starts)]
+    while waiting:
+        rows = waiting.pop()
         columns = references.columns(slice(rows.start, rows.stop))
+        table, numbers = urls_of(urls, columns.path_numbers)
+        inline = np.flatnonzero(numbers < 0)
+        # Of a byte, JSON has two at most: those of a quotation mark.
+        longest = 2 * int(columns.lengths[inline].max(initial=0)) + len('"base64:"')
+        half = len(rows) // 2
+        if half and len(rows) * max(longest, *map(len, table), 0) > _MOST_BYTES:
+            waiting += [rows[half:], rows[:half]]
+            continue
+        if inline.size:
+            numbers = numbers.copy()
+            numbers[inline] = np.arange(len(table), len(table) + len(inline))
+            extras = dict(references.extras_of(rows))
+            data = (extras[row].data or b"" for row in inline.tolist())
+            table += [json.dumps(_text(each)).encode() for each in data]
         indices = grid_indices(references.grid_shape, columns.numbers)
-        yield _in_columns(columns, key, urls, indices) or _one_by_one(
-            columns, key, urls, indices, dict(references.extras_of(rows))
-        )
+        yield _lines(columns, key, table, numbers, indices)
 
 
-def _in_columns(
-    columns: Columns, key: bytes, urls: Sequence[bytes], indices: npt.NDArray[np.int64]
-) -> memoryview | None:
-    """Return the references; None if some are inline, or have a long URL."""
-    if columns.path_numbers.min() < 0:
-        return None
-    used, numbers = distinct_numbers(columns.path_numbers, len(urls))
-    urls_used: list[int] = used.tolist()
-    table = [urls[number] for number in urls_used]
-    if max(map(len, table)) > _WIDEST:
-        return None
-    is_range = columns.lengths > 0
-    where = None if is_range.all() else is_range
+def _lines(
+    columns: Columns,
+    key: bytes,
+    table: Sequence[bytes],
+    numbers: npt.NDArray[np.integer],
+    indices: npt.NDArray[np.int64],
+) -> memoryview:
+    """Return references with what is between them, given the beginning of the value of each."""
+    has_url = columns.path_numbers >= 0
+    is_range = has_url & (columns.lengths > 0)
+    of_urls, of_ranges = (None if each.all() else each for each in (has_url, is_range))
     lines = TextColumns(len(indices))
     lines.constant(key if indices.shape[1] else key + b"0")
     for dimension in range(indices.shape[1]):
         lines.constant(b"." if dimension else b"")
         lines.numbers(indices[:, dimension])
-    lines.constant(b'": [')
+    lines.constant(b'": ')
     lines.texts(table, numbers)
     for values in (columns.offsets, np.maximum(columns.lengths, 0)):
-        lines.constant(_BETWEEN, where)
-        lines.numbers(values, where)
-    lines.constant(b"]" + _BETWEEN)
+        lines.constant(_BETWEEN, of_ranges)
+        lines.numbers(values, of_ranges)
+    lines.constant(b"]", of_urls)
+    lines.constant(_BETWEEN)
     return memoryview(lines.text())[: -len(_BETWEEN)]
 
 
-def _one_by_one(
-    columns: Columns,
-    key: bytes,
-    urls: Sequence[bytes],
-    indices: npt.NDArray[np.int64],
-    extras: Mapping[int, Extras],
-) -> bytes:
-    values = (columns.path_numbers, columns.offsets, columns.lengths)
-    rows = zip(*(column.tolist() for column in values), strict=True)
-    begun, texts = key.decode(), [url.decode() for url in urls]
-    lines = [
-        f'{begun}{name}": {json.dumps(_text(extras[row].data or b""))}'
-        if url < 0
-        else f'{begun}{name}": [{texts[url]}, {offset}, {length}]'
-        if length > 0
-        else f'{begun}{name}": [{texts[url]}]'
-        for row, (name, (url, offset, length)) in enumerate(
-            zip(canonical_keys(indices), rows, strict=True)
-        )
-    ]
-    return ", ".join(lines).encode()
-
-
 def _in_json(texts: Sequence[str]) -> list[bytes]:
+    """Return the beginnings of lists that begin with texts."""
     encoded = json.dumps(list(texts)).encode()
     if b"\\" in encoded:
-        return [json.dumps(text).encode() for text in texts]
+        return [json.dumps([text]).encode()[:-1] for text in texts]
     # Nothing was escaped, so that no text has a quotation mark.
-    return [b'"%b"' % text for text in encoded[2:-2].split(b'", "')] if texts else []
+    return [b'["%b"' % text for text in encoded[2:-2].split(b'", "')] if texts else []
 
 
 def _text(data: bytes) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
 from zarr_manifest.conversion.nodes import ConversionReport, refused
@@ -46,6 +47,7 @@ from zarr_manifest.manifest import (
     Extras,
     NumberedPaths,
     References,
+    distinct_numbers,
     references_from_columns,
 )
 from zarr_manifest.showing import counted
@@ -216,6 +218,17 @@ class ExportedArray:
             key = ChunkKeyEncoding(metadata, len(index)).encode(index)
             self._fill_chunk = encode_fill_chunk(metadata, index, key)
         return self._fill_chunk
+
+
+def urls_of[T: (str, bytes)](
+    urls: Sequence[T], numbers: npt.NDArray[np.int32]
+) -> tuple[list[T], npt.NDArray[np.signedinteger]]:
+    """Return the URLs in use, and a column of their numbers; inline chunks have none, but -1."""
+    # Where there are inline chunks, the first number stands for them.
+    shift = int(numbers.min() < 0)
+    used, which = distinct_numbers(numbers + np.int32(shift), len(urls) + shift)
+    own: list[int] = (used[shift:] - shift).tolist()
+    return [urls[number] for number in own], which - shift
 
 
 def _require_lengths(manifest: References) -> None:

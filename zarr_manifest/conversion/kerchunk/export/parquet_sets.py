@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes
+from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes, urls_of
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
@@ -24,7 +24,7 @@ from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
 from zarr_manifest.format import ancestors, join
 from zarr_manifest.hierarchy import InspectedHierarchy
-from zarr_manifest.manifest import References, distinct_numbers
+from zarr_manifest.manifest import References
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -185,7 +185,7 @@ class _Export:
         for part in parts:
             columns = part.columns()
             rows = columns.numbers - start
-            own, path_numbers = _urls_of(part.paths, columns.path_numbers)
+            own, path_numbers = urls_of(part.paths, columns.path_numbers)
             codes[rows] = np.where(path_numbers < 0, -1, path_numbers + len(urls))
             offsets[rows] = columns.offsets
             sizes[rows] = np.where(path_numbers < 0, 0, np.maximum(columns.lengths, 0))
@@ -245,17 +245,6 @@ _PANDAS = {
         for name, kind in _KINDS.items()
     ],
 }
-
-
-def _urls_of(
-    urls: Sequence[str], numbers: npt.NDArray[np.int32]
-) -> tuple[list[str], npt.NDArray[np.signedinteger]]:
-    """Return the URLs in use, and a column of their numbers; inline chunks have none, but -1."""
-    # Where there are inline chunks, the first number stands for them.
-    shift = int(numbers.min() < 0)
-    used, which = distinct_numbers(numbers + np.int32(shift), len(urls) + shift)
-    own: list[int] = (used[shift:] - shift).tolist()
-    return [urls[number] for number in own], which - shift
 
 
 def _has_few_values(numbers: _Integers) -> bool:
