@@ -101,6 +101,15 @@ class ManifestColumns:
         is_one = first not in (MISSING, INLINED) and bool((self.paths == first).all())
         return first if is_one else None
 
+    def objects(self) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """Return the paths of objects, and which of them each stored chunk is in."""
+        given = self.paths[self.stored]
+        # Sorting a million strings takes seconds, and most arrays are in one object.
+        if not given.size or (given == given[0]).all():
+            return list(map(str, given[:1])), np.zeros(len(given), np.int64)
+        distinct, numbers = np.unique(given, return_inverse=True)
+        return list(map(str, distinct)), numbers
+
     def copied(self) -> ManifestColumns:
         """Return copies; NumPy 2.1 fails to deepcopy its own type of text."""
         columns = (self.paths.copy(), self.offsets.copy(), self.lengths.copy())

@@ -26,10 +26,7 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.renewal import rows_without_checksum
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import (
-    distinct_paths,
-    manifest_of_columns,
-)
+from zarr_manifest.conversion.virtual import manifest_of_columns
 from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
 from zarr_manifest.errors import ManifestError, SourceChangedError
 from zarr_manifest.format import Conditions, compute_checksum, join
@@ -178,7 +175,7 @@ def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, Object
         for name, array in list(group.arrays.items()):
             columns = ManifestColumns.of(array.manifest)
             ends = columns.offsets + columns.lengths
-            for path in distinct_paths(array.manifest):
+            for path in columns.objects()[0]:
                 if path not in states:
                     states[path] = sources.state(path)
                 last = int(np.max(ends[columns.paths == path]))

@@ -28,7 +28,7 @@ from zarr_manifest.conversion.files.typed_values import from_json, to_json
 from zarr_manifest.conversion.joining import stored_variable
 from zarr_manifest.conversion.nodes import RefusedNode
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import distinct_paths, json_metadata, url_reference
+from zarr_manifest.conversion.virtual import json_metadata, url_reference
 from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
 from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import (
@@ -234,15 +234,13 @@ def _array(scan: FileScan, path: str, name: str, array: Any) -> _Array:
 def _references(array: Any, checksums: Mapping[FoundChunk, str]) -> _ScannedReferences:
     columns = ManifestColumns.of(array.manifest)
     grid, stored = columns.paths.shape, columns.stored
-    known = {path: number for number, path in enumerate(distinct_paths(array.manifest))}
-    numbers = [known[path] for path in columns.paths[stored].tolist()] if len(known) > 1 else []
-    paths = list(map(url_reference, known))
+    paths, numbers = columns.objects()
     found = _ScannedReferences(
         grid,
-        paths,
+        list(map(url_reference, paths)),
         columns.offsets[stored].tolist(),
         columns.lengths[stored].tolist(),
-        numbers,
+        numbers.tolist() if len(paths) > 1 else [],
         None if stored.all() else np.flatnonzero(stored).tolist(),
         data={
             int(np.ravel_multi_index(index, grid)) if grid else 0: data

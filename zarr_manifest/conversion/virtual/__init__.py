@@ -4,7 +4,6 @@ from zarr_manifest.conversion.virtual.arrays import (
     add_references,
     array_node,
     checked_metadata,
-    distinct_paths,
     json_metadata,
     manifest_of_columns,
     url_reference,

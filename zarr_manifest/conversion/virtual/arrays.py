@@ -10,7 +10,6 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import numpy as np
-import numpy.typing as npt
 import zarr.registry
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
@@ -196,40 +195,18 @@ def manifest_of_columns(
             lengths=columns.lengths.astype(np.int64),
         )
     given = columns.stored
+    distinct, numbers = columns.objects()
+    known = PathNumbers()
+    table = np.array([known[url_reference(path)] for path in distinct], np.int32)
     return Manifest.from_columns(
         grid_shape,
-        paths=_numbered(columns.paths[given]),
+        paths=NumberedPaths(table[numbers], tuple(known)),
         offsets=columns.offsets[given].astype(np.int64),
         lengths=columns.lengths[given].astype(np.int64),
         indices=np.argwhere(given),
         empty=empty,
         data=columns.inlined,
     )
-
-
-def distinct_paths(found: Any) -> list[str]:
-    """Return the paths of the objects that a ``ChunkManifest`` refers to."""
-    columns = ManifestColumns.of(found)
-    given = columns.paths[columns.stored]
-    if not given.size:
-        return []
-    # Sorting a million strings takes seconds, and most manifests have only one path.
-    if (given == given[0]).all():
-        return [str(given[0])]
-    return [str(path) for path in np.unique(given)]
-
-
-def _numbered(paths: npt.NDArray[Any]) -> str | NumberedPaths:
-    """Return the URL reference of every row."""
-    if not paths.size:
-        return ""
-    if (paths == paths[0]).all():
-        distinct, numbers = paths[:1], np.zeros(len(paths), np.int64)
-    else:
-        distinct, numbers = np.unique(paths, return_inverse=True)
-    known = PathNumbers()
-    table = np.array([known[url_reference(str(path))] for path in distinct], np.int32)
-    return NumberedPaths(table[numbers], tuple(known))
 
 
 # Characters that a URL may contain literally; '%' begins an escape.
