@@ -124,10 +124,8 @@ def test_numbers_are_never_null_and_files_without_references_are_not_written(
     ]
 
 
-@pytest.mark.parametrize(("largest", "is_dictionary"), [(20, True), (2**40, False)])
-def test_numbers_are_those_of_the_manifest_in_either_encoding(
-    tmp_path: Path, largest: int, is_dictionary: bool
-) -> None:
+@pytest.mark.parametrize("largest", [20, 2**40])
+def test_numbers_are_those_of_the_manifest(tmp_path: Path, largest: int) -> None:
     random = np.random.default_rng(0)
     offsets, sizes = random.integers(2**50, size=100), random.integers(1, largest, size=100)
     manifest = {
@@ -139,8 +137,6 @@ def test_numbers_are_those_of_the_manifest_in_either_encoding(
     write_manifest_array(tmp_path / "h", "x", np.empty(100, "u1"), 1, manifest)
     export_kerchunk_parquet(tmp_path / "h", tmp_path / "r", record_size=100)
     file = tmp_path / "r" / "x" / "refs.0.parq"
-    encodings = pq.ParquetFile(file).metadata.row_group(0).column(2).encodings
-    assert ("RLE_DICTIONARY" in encodings) == is_dictionary
     for engine in ("fastparquet", "pyarrow"):
         found = pd.read_parquet(file, engine=engine)
         np.testing.assert_array_equal(found["offset"], offsets)

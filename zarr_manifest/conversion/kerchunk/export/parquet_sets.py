@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes, urls_of
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
@@ -204,7 +203,7 @@ class _Export:
             file,
             _schema(),
             compression="zstd",
-            use_dictionary=["path", "size"] if _has_few_values(sizes) else ["path"],
+            use_dictionary=["path"],
             write_statistics=False,
             store_schema=False,
         ) as writer:
@@ -222,13 +221,8 @@ def _require_addressable(path: str) -> None:
         raise NotConvertibleError("fsspec takes names that begin with '.z' for metadata")
 
 
-type _Integers = npt.NDArray[np.int64]
-
 # The prefix of inline data that fsspec decodes.
 _BASE64 = b"base64:"
-
-# Numbers are written as those of a dictionary if each may occur so often, on average.
-_REPEATED = 4
 
 _KINDS = {"path": "unicode", "offset": "int64", "size": "int64", "raw": "bytes"}
 _PANDAS = {
@@ -245,11 +239,6 @@ _PANDAS = {
         for name, kind in _KINDS.items()
     ],
 }
-
-
-def _has_few_values(numbers: _Integers) -> bool:
-    """Whether numbers are so close to each other that most occur several times."""
-    return int(numbers.max()) - int(numbers.min()) < len(numbers) // _REPEATED
 
 
 def _binary(values: Mapping[int, bytes], size: int) -> Any:
