@@ -1,11 +1,14 @@
 """Opening and reading a dataset on a web server 30 ms away, as xarray and dask do.
 
-50 variables of 36 chunks each, interleaved in 12 objects like those of monthly files. Everything is
-on the server but Icechunk's repository; native chunks are an object each.
+50 variables of 36 chunks each, interleaved in 12 objects like those of monthly files, and three
+coordinates, which xarray reads when it opens the dataset. References hold these inline, as whoever
+writes references has them. Everything is on the server but Icechunk's repository; native chunks are
+an object each.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -114,6 +117,11 @@ def _values(number: int) -> Any:
     return field + np.arange(CHUNKS * STEPS, dtype="<f4")[:, None, None]
 
 
+def _coordinates() -> dict[str, Any]:
+    shape = (CHUNKS * STEPS, SIDE, SIDE)
+    return {name: np.arange(size) for name, size in zip(("time", "y", "x"), shape, strict=True)}
+
+
 def _name(number: int) -> str:
     return f"v{number:02}"
 
@@ -138,10 +146,12 @@ def _write(directory: Path, url: str, count: int) -> None:
 
     places = _write_objects(directory, count)
     data = {_name(n): (("time", "y", "x"), _values(n)) for n in range(count)}
-    encoding = {name: {"chunks": (STEPS, SIDE, SIDE), "compressors": None} for name in data}
+    encoding: dict[str, Any] = {name: {"compressors": None} for name in (*data, *_coordinates())}
+    for name in data:
+        encoding[name]["chunks"] = (STEPS, SIDE, SIDE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # consolidated metadata are not in the specification
-        xarray.Dataset(data).to_zarr(
+        xarray.Dataset(data, _coordinates()).to_zarr(
             directory / "native.zarr", zarr_format=3, encoding=encoding, consolidated=True
         )
         _write_ours(directory, url, places)
@@ -194,6 +204,17 @@ def _write_ours(directory: Path, url: str, places: _ChunkPlaces) -> None:
             fill_value=float("nan"),
             dimension_names=("time", "y", "x"),
         )
+    for name, values in _coordinates().items():
+        create_array(
+            target,
+            name,
+            {"0": {"data": values.astype("<i8").tobytes()}},
+            shape=values.shape,
+            chunks=values.shape,
+            dtype="<i8",
+            compressors=None,
+            dimension_names=(name,),
+        )
     with edit(target) as root:
         zarr.consolidate_metadata(root.store)
 
@@ -204,6 +225,10 @@ def _write_reference_set(directory: Path, url: str, places: _ChunkPlaces) -> Non
         refs[f"{name}/zarr.json"] = (directory / "native.zarr" / name / "zarr.json").read_text()
         for number, (path, offset, length) in enumerate(chunks):
             refs[f"{name}/c/{number}/0/0"] = [url + path, offset, length]
+    for name, values in _coordinates().items():
+        refs[f"{name}/zarr.json"] = (directory / "native.zarr" / name / "zarr.json").read_text()
+        encoded = base64.b64encode(values.astype("<i8").tobytes()).decode()
+        refs[f"{name}/c/0"] = f"base64:{encoded}"
     (directory / "references.json").write_text(json.dumps({"version": 1, "refs": refs}))
 
 
@@ -230,6 +255,10 @@ def _write_icechunk(directory: Path, url: str, places: _ChunkPlaces) -> None:
             for number, (path, offset, length) in enumerate(chunks)
         ]
         session.store.set_virtual_refs(name, specs)
+    for name, values in _coordinates().items():
+        target.create_array(
+            name, data=values.astype("<i8"), compressors=None, dimension_names=(name,)
+        )
     session.commit("references")
 
 
