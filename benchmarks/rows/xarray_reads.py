@@ -86,6 +86,15 @@ def group(effort: Effort) -> Group:
                 _REQUIRES,
             ),
             Case(
+                "D each",
+                f"D one chunk of each of {_variables(effort)} variables, `chunks=None`",
+                (cases.SECONDS, REQUESTS),
+                _read_each,
+                COLUMNS,
+                _REASONS,
+                _REQUIRES,
+            ),
+            Case(
                 "D open",
                 f"D open {_variables(effort)} variables, then read one chunk",
                 (_NEW, cases.SECONDS, REQUESTS),
@@ -324,6 +333,25 @@ def _read_in_turn(task: Task) -> Measured:
             server.clear()
             wall = _timed(lambda: read(task.directory / "data", 10))
             measured.append({"wall": wall, "requests": len(server.requests)})
+    return least(measured)
+
+
+def _read_each(task: Task) -> Measured:
+    """Load a time step of a dataset that has just been opened."""
+    server: RemoteServer = pickle.loads((task.directory / "data" / "server.pickle").read_bytes())
+
+    def opened(directory: Path) -> Any:
+        return open_dataset(task.column, directory, None).isel(time=0)
+
+    opened(task.directory / "warm").load()
+    measured = []
+    for _ in task.effort.rounds():
+        step = opened(task.directory / "data")
+        server.clear()
+        wall = _timed(step.load)
+        measured.append({"wall": wall, "requests": len(server.requests)})
+        for number in (0, 1, _variables(task.effort) - 1):
+            np.testing.assert_array_equal(step[_name(number)], _values(number)[0])
     return least(measured)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,7 +48,7 @@ def array(http_server: FileServer, root: Path) -> Any:
     return opened(http_server, root)
 
 
-def declare(server: FileServer, root: Path, **members: Any) -> None:
+def declare(server: FileServer, root: Path, name: str = "a", **members: Any) -> None:
     manifest = {}
     for number in range(CHUNKS // EACH):
         values = DATA[number * EACH * CHUNK : (number + 1) * EACH * CHUNK]
@@ -59,7 +60,7 @@ def declare(server: FileServer, root: Path, **members: Any) -> None:
                 "length": CHUNK,
                 **members,
             }
-    write_manifest_array(root, "a", DATA, CHUNK, manifest, fill_value=7)
+    write_manifest_array(root, name, DATA, CHUNK, manifest, fill_value=7)
 
 
 def opened(server: FileServer, root: Path, **options: Any) -> Any:
@@ -141,6 +142,86 @@ def test_an_array_is_not_read_like_one_that_was_read_ahead_in_vain(
     for number in ORDER[:2]:
         chunk(second, number)
     assert held().nbytes - left <= 12 * CHUNK
+
+
+def declare_many(server: FileServer, root: Path, count: int) -> list[str]:
+    """Declare arrays whose chunks of the same index are side by side in one object."""
+    zarr.create_group(root)
+    names = [f"v{number:02}" for number in range(count)]
+    for index in range(3):
+        server.put(f"d/{index}.bin", b"".join(bytes([n + index]) * CHUNK for n in range(count)))
+    for n, name in enumerate(names):
+        manifest = {
+            str(i): {"path": f"{server.url}/d/{i}.bin", "offset": n * CHUNK, "length": CHUNK}
+            for i in range(3)
+        }
+        values = np.repeat(np.arange(n, n + 3, dtype="u1"), CHUNK)
+        write_manifest_array(root, name, values, CHUNK, manifest, fill_value=7)
+    return names
+
+
+def opened_many(server: FileServer, root: Path, names: list[str]) -> list[Any]:
+    store = zm.ManifestStore(
+        root, allow={f"{server.url}/": zm.anonymous(retry_config=QUICK)}, read_only=True
+    )
+    group: Any = zarr.open_group(store, mode="r")
+    return [group[name] for name in names]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_same_chunk_of_many_arrays_takes_few_requests(
+    http_server: FileServer, root: Path, step: int
+) -> None:
+    """Fifty of them: more at once, the more were read in turn before; whatever was read earlier."""
+    names = declare_many(http_server, root, 50)
+    arrays = opened_many(http_server, root, names)
+    http_server.clear()
+    for index in range(3):
+        for n, array in list(enumerate(arrays))[::step]:
+            assert (array[index * CHUNK : (index + 1) * CHUNK] == n + index).all()
+    assert requested(http_server) <= 3 * 8
+    assert held().nbytes == 0
+
+
+def test_arrays_that_are_read_side_by_side(http_server: FileServer, root: Path) -> None:
+    """As the terms of a sum are: chunks of both are read ahead, and those of others once."""
+    zarr.create_group(root)
+    for name in "abcd":
+        declare(http_server, root, name)
+    arrays = opened_many(http_server, root, list("abcd"))
+    http_server.clear()
+    for number in ORDER:
+        for array in arrays[:2]:
+            chunk(array, number)
+    assert requested(http_server) <= 2 * (CHUNKS // EACH + 8)
+
+
+def test_two_arrays_of_many_are_read_for_themselves(http_server: FileServer, root: Path) -> None:
+    names = declare_many(http_server, root, 50)
+    arrays = opened_many(http_server, root, names)
+    assert (arrays[7][:CHUNK] == 7).all()
+    assert (arrays[7][CHUNK : 2 * CHUNK] == 8).all()
+    assert (arrays[30][:CHUNK] == 30).all()
+    assert held().nbytes <= CHUNK, "but for the block of the first"
+
+
+def test_an_array_that_follows_and_cannot_be_read_concerns_nobody_else(
+    http_server: FileServer, root: Path
+) -> None:
+    names = declare_many(http_server, root, 10)
+    elsewhere = {"0": {"path": f"{http_server.url}/d/gone.bin", "offset": 0, "length": CHUNK}}
+    for name in ("v04", "v07"):
+        shutil.rmtree(root / name)
+    write_manifest_array(root, "v04", np.zeros(3 * CHUNK, "u1"), CHUNK, elsewhere)
+    refused = {"0": {"path": "https://example.org/x", "offset": 0, "length": CHUNK}}
+    write_manifest_array(root, "v07", np.zeros(3 * CHUNK, "u1"), CHUNK, refused)
+    for n, array in enumerate(opened_many(http_server, root, names)):
+        if n in (4, 7):
+            with pytest.raises(ManifestError) as raised:
+                array[:CHUNK]
+            assert raised.value.array == names[n]
+        else:
+            assert (array[:CHUNK] == n).all()
 
 
 def test_a_single_look_reads_one_chunk(array: Any, http_server: FileServer) -> None:

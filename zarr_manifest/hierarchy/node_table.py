@@ -351,6 +351,14 @@ class NodeTable:
             return True
         return state.array is NATIVE and (state.own is not None or state.copy is None)
 
+    def manifest_arrays_in(self, group: str) -> list[ChunkManifestTransformer]:
+        """Return the manifest arrays of a group that are known, in order."""
+        return [
+            state.array
+            for path, state in [*self._states.items()]
+            if path.rpartition("/")[0] == group and is_manifest_array(state.array)
+        ]
+
     # What this store has changed ---------------------------------------------------
 
     def deleted(self, path: str) -> None:

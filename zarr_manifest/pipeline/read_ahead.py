@@ -3,7 +3,8 @@
 dask's threads take tasks in descending runs, several at a time, so nobody can say which chunk is
 next; but after reads of two close chunks within a short time, those around them usually follow.
 Then a block of the chunk grid is requested together, and tasks that ask for its chunks share the
-answer.
+answer. So do those who read the same chunk of one array after the other, as a time step of a
+dataset is loaded: arrays count as another dimension of the grid.
 
 Reading ahead never changes what is read. Bytes are fetched, and compared with conditions and
 checksums, like those of any selection. A chunk that cannot be read ahead is read, or refused, when
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -26,7 +27,7 @@ from msgspec import Struct, field
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
-from zarr_manifest.sources import RangeError, read_ranges
+from zarr_manifest.sources import ManyRanges, RangeError, read_ranges
 
 #: Bytes that may have been read ahead, for all arrays that an event loop reads.
 MOST_BYTES_AHEAD = 64 * 1024 * 1024
@@ -188,6 +189,15 @@ class _Reads(Struct, eq=False):
         ]
 
 
+class _Taken(Struct, frozen=True):
+    """A chunk that was read alone, and of how many arrays in turn."""
+
+    array: ChunkManifestTransformer
+    index: Index
+    at: float
+    count: int
+
+
 class ReadAhead:
     """Chunks that are read before they are asked for, of all arrays that an event loop reads."""
 
@@ -196,6 +206,7 @@ class ReadAhead:
     def __init__(self) -> None:
         self._arrays = WeakKeyDictionary[ChunkManifestTransformer, _Reads]()
         self._latest = _Reads()
+        self._taken = deque[_Taken](maxlen=_RECENT)
         self._held: dict[_ChunkAhead, None] = {}  # the oldest first
         self._bytes = 0
         self._reading: set[asyncio.Task[None]] = set()
@@ -242,16 +253,17 @@ class ReadAhead:
             is_on_disk(source.location) for source in objects
         ):
             return {}
-        reads = self._arrays.get(array)
-        if reads is None:
-            reads = self._arrays[array] = self._latest = self._latest.of_next_array()
+        reads = self._latest = self._reads_of(array)
         positions: dict[Index, int] = {
             tuple(indices[position].tolist()): position for position in located.ranged.tolist()
         }
         now = time.monotonic()
-        for index in positions:
-            if index not in reads.chunks and self._begin(store, array, reads, index, located, now):
-                break
+        if len(positions) > 1 or not self._begin_in_turn(store, array, next(iter(positions)), now):
+            for index in positions:
+                if index not in reads.chunks and self._begin(
+                    store, array, reads, index, located, now
+                ):
+                    break
         # Read a chunk as usual the second time.
         taken = {index: chunk for index in positions if (chunk := reads.chunks.pop(index, None))}
         reads.note(positions.keys() - taken.keys(), now)
@@ -267,6 +279,12 @@ class ReadAhead:
             if body is not None:
                 found[positions[index]] = body
         return found
+
+    def _reads_of(self, array: ChunkManifestTransformer) -> _Reads:
+        reads = self._arrays.get(array)
+        if reads is None:
+            reads = self._arrays[array] = self._latest.of_next_array()
+        return reads
 
     # Blocks -------------------------------------------------------------------
 
@@ -295,53 +313,103 @@ class ReadAhead:
         block = array.in_same_document(index, block)
         if len(block) < 2:
             return False
+        self._start(store, [(array, block)], now)
+        return True
+
+    def _begin_in_turn(
+        self, store: ManifestStore, array: ChunkManifestTransformer, index: Index, now: float
+    ) -> bool:
+        """Begin to read the same chunk of the arrays around one; say whether it is their turn."""
+        has_others = any(each.array is array and each.index != index for each in self._taken)
+        before = [
+            each
+            for each in self._taken
+            if each.index == index and each.array is not array and now - each.at <= _SECONDS
+        ]
+        count = max((each.count for each in before), default=0) + 1
+        self._taken.append(_Taken(array, index, now, count))
+        if not before or has_others:
+            return False
+        alike = [e for e in store.arrays_beside(array) if e.grid_shape == array.grid_shape]
+        numbers = {each: number for number, each in enumerate(alike)}
+        here = numbers.get(array)
+        if here is None:
+            return False
+        others = [numbers[each.array] for each in before if each.array in numbers]
+        close = [(number,) for number in others if abs(number - here) <= _STEPS]
+        if not close:
+            return False
+        if index not in self._reads_of(array).chunks:
+            most = next((size for size in (4, 12, 24) if count < size), _LARGEST_BLOCK)
+            block = block_around((here,), close, (len(alike),), most=most)
+            readings = [(alike[n], self._reads_of(alike[n])) for (n,) in block]
+            wanted = [e for e, reads in readings if reads.pays and index not in reads.known]
+            if array in wanted and len(wanted) > 1:
+                self._start(store, [(each, [index]) for each in wanted], now)
+        return True
+
+    def _start(
+        self,
+        store: ManifestStore,
+        wanted: Iterable[tuple[ChunkManifestTransformer, Sequence[Index]]],
+        now: float,
+    ) -> None:
+        """Begin to read chunks of arrays together."""
         loop = asyncio.get_running_loop()
-        for each in block:
-            chunk = _ChunkAhead(reads, each, loop.create_future(), now)
-            reads.chunks[each] = chunk
-            reads.known.add(each)
-        chunks = {each: reads.chunks[each] for each in block}
-        task = loop.create_task(self._read(store, array, reads, chunks))
+        found: list[tuple[ChunkManifestTransformer, list[_ChunkAhead]]] = []
+        for array, indices in wanted:
+            reads = self._reads_of(array)
+            chunks = [_ChunkAhead(reads, each, loop.create_future(), now) for each in indices]
+            reads.chunks |= zip(indices, chunks, strict=True)
+            reads.known.update(indices)
+            found.append((array, chunks))
+        task = loop.create_task(self._read(store, found))
         # The event loop keeps only weak references to tasks.
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
-        return True
 
     async def _read(
         self,
         store: ManifestStore,
-        array: ChunkManifestTransformer,
-        reads: _Reads,
-        chunks: Mapping[Index, _ChunkAhead],
+        wanted: Sequence[tuple[ChunkManifestTransformer, Sequence[_ChunkAhead]]],
     ) -> None:
+        arriving: list[_ChunkAhead] = []
+        checksums: list[str | None] = []
+        parts: list[ManyRanges] = []
+        every = [chunk for _, chunks in wanted for chunk in chunks]
+        # Only tasks that want a chunk get its error.
         try:
-            indices = np.array(list(chunks), np.int64)
-            located = await array.locate(indices)
-            ordered = list(chunks.values())
-            rows = self._reserve(ordered, located)
-            ranges = located.ranges.of_rows(rows)
-            positions: list[int] = located.ranged[rows].tolist()
-            arriving = [ordered[position] for position in positions]
-            checksums = [located.checksums.get(position) for position in positions]
-            for chunk in set(ordered).difference(arriving):
+            for array, chunks in wanted:
+                try:
+                    located = await array.locate(
+                        np.array([each.index for each in chunks], np.int64)
+                    )
+                except ManifestError:
+                    chunks[0].reads.has_failed = True
+                    continue
+                rows = self._reserve(chunks, located, sum(each.size for each in arriving))
+                parts.append(located.ranges.of_rows(rows))
+                positions: list[int] = located.ranged[rows].tolist()
+                arriving += [chunks[position] for position in positions]
+                checksums += [located.checksums.get(position) for position in positions]
+            for chunk in set(every).difference(arriving):
                 chunk.set_body(None)
-            receiver = _AheadReceiver(arriving, checksums, asyncio.get_running_loop())
-            await read_ranges(store.sources, ranges, receiver)
-        except (ManifestError, RangeError):
-            # Only tasks that want the chunk get the error.
-            reads.has_failed = True
+            if arriving:
+                receiver = _AheadReceiver(arriving, checksums, asyncio.get_running_loop())
+                await read_ranges(store.sources, ManyRanges.joined(parts), receiver)
+        except RangeError as failed:
+            arriving[failed.row].reads.has_failed = True
         finally:
-            for chunk in chunks.values():
+            for chunk in every:
                 if not chunk.body.done():
                     chunk.set_body(None)
                     self._drop(chunk)
 
     def _reserve(
-        self, chunks: Sequence[_ChunkAhead], located: LocatedChunks
+        self, chunks: Sequence[_ChunkAhead], located: LocatedChunks, total: int
     ) -> npt.NDArray[np.int64]:
-        """Free memory, and return the ranges for which it is enough."""
+        """Free memory, and return the ranges for which it is enough, besides so many bytes."""
         rows: list[int] = []
-        total = 0
         sizes: list[int] = (located.ranges.stops - located.ranges.starts).tolist()
         positions: list[int] = located.ranged.tolist()
         for row, (position, size) in enumerate(zip(positions, sizes, strict=True)):

@@ -73,6 +73,23 @@ class ManyRanges(Struct, frozen=True):
             self.objects, self.object_numbers[rows], self.starts[rows], self.stops[rows]
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[ManyRanges]) -> ManyRanges:
+        """Return the ranges of all parts, one after the other, with each object once."""
+        objects: dict[SourceObject, int] = {}
+        numbers = [
+            np.array([objects.setdefault(each, len(objects)) for each in part.objects], np.int64)
+            for part in parts
+        ]
+        return cls(
+            list(objects),
+            np.concatenate(
+                [n[part.object_numbers] for n, part in zip(numbers, parts, strict=True)]
+            ),
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.stops for part in parts]),
+        )
+
     def by_object(self) -> Iterator[tuple[SourceObject, list[int]]]:
         """Yield each object with the rows of its ranges, ordered by their starts."""
         order = np.lexsort((self.stops, self.starts, self.object_numbers))
