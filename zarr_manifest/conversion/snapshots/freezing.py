@@ -20,7 +20,7 @@ from msgspec import structs
 from zarr_manifest.conversion.files import hierarchy_nodes
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest
 from zarr_manifest.conversion.renewal import recorded_objects, states_of
-from zarr_manifest.conversion.snapshots.comparing import compare_references
+from zarr_manifest.conversion.snapshots.comparing import KINDS, compare_references
 from zarr_manifest.conversion.snapshots.copies import Copied, Copies
 from zarr_manifest.errors import (
     Advice,
@@ -404,10 +404,8 @@ def _require_same_chunks(before: ArrayNode, now: Node | None) -> None:
         if isinstance(node.manifest, Manifest)  # of native arrays
     ]
     found = compare_references(*tables)
-    for numbers in (found.added, found.removed, found.equal, found.different, found.unknown):
-        if len(numbers):
-            index = grid_index(found.grid_shape, int(numbers[0]))
-            raise _changed(before.path, format_canonical(index), None)
+    for chunk in (each for kind in KINDS for each in found.keys(kind, 1)):
+        raise _changed(before.path, chunk, None)
 
 
 def _changed(array: str, chunk: str | None, location: str | None) -> SourceChangedError:
