@@ -20,13 +20,7 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.concatenating import CONCURRENT, opened_input
 from zarr_manifest.conversion.files import documents_along, is_as_written
-from zarr_manifest.conversion.joining import (
-    Input,
-    JoinedArray,
-    Joint,
-    Placement,
-    chunks_of,
-)
+from zarr_manifest.conversion.joining import Input, JoinedArray, Joint, Placement, chunks_of
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest, parts_of
 from zarr_manifest.conversion.target import SourcePaths
 from zarr_manifest.errors import ManifestError, NotConvertibleError, WriteConflictError
@@ -37,11 +31,7 @@ from zarr_manifest.format import (
     interpret_declaration,
     strict,
 )
-from zarr_manifest.hierarchy import (
-    InspectedHierarchy,
-    Partition,
-    nodes_of,
-)
+from zarr_manifest.hierarchy import InspectedHierarchy, Partition, nodes_of
 from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import References, references_of
 from zarr_manifest.sources import Access

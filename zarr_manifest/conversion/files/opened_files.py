@@ -31,10 +31,7 @@ from zarr_manifest.conversion.nodes import (
 )
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import (
-    array_node,
-    or_refused,
-)
+from zarr_manifest.conversion.virtual import array_node, or_refused
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact

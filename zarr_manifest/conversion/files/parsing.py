@@ -12,18 +12,12 @@ import numpy as np
 from zarr_manifest import __version__
 from zarr_manifest.conversion.files.finding import FoundFile
 from zarr_manifest.conversion.files.formats import FORMATS, read_tree
-from zarr_manifest.conversion.files.opened_files import (
-    is_coordinate,
-    load_variables,
-)
+from zarr_manifest.conversion.files.opened_files import is_coordinate, load_variables
 from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, ObjectState
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, beyond_the_end
 from zarr_manifest.conversion.files.typed_values import can_hold
-from zarr_manifest.conversion.nodes import (
-    ArrayNode,
-    whole,
-)
+from zarr_manifest.conversion.nodes import ArrayNode, whole
 from zarr_manifest.conversion.renewal import rows_without_checksum
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual import manifest_of_columns

@@ -26,12 +26,7 @@ from zarr_manifest.conversion.files.opened_files import (
     open_file,
     opened_nodes,
 )
-from zarr_manifest.conversion.files.parsing import (
-    INLINE_LIMIT,
-    FileWork,
-    load_variable,
-    parse_file,
-)
+from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, load_variable, parse_file
 from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk
 from zarr_manifest.conversion.files.scanning import (
     Scan,

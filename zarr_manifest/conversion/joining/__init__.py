@@ -22,10 +22,4 @@ from zarr_manifest.conversion.joining.inputs import (
 from zarr_manifest.conversion.joining.joining import Joined, JoinedArray, join_inputs
 from zarr_manifest.conversion.joining.placed_references import are_same, in_pieces
 from zarr_manifest.conversion.joining.places import JoinRules
-from zarr_manifest.conversion.joining.placing import (
-    Joint,
-    Placement,
-    chunk_shape,
-    chunks_of,
-    fit,
-)
+from zarr_manifest.conversion.joining.placing import Joint, Placement, chunk_shape, chunks_of, fit

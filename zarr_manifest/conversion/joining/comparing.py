@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.fitting import (
-    decoding,
-    made_alike,
-    same_value,
-)
+from zarr_manifest.conversion.fitting import decoding, made_alike, same_value
 from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.target import encoded_chunks
 from zarr_manifest.conversion.values import brief, unstable_types_accepted

@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.fitting import is_of_time, other_meaning
-from zarr_manifest.conversion.joining.aligned_arrays import (
-    AlignedArray,
-    AlignedGroup,
-    Comparison,
-)
+from zarr_manifest.conversion.joining.aligned_arrays import AlignedArray, AlignedGroup, Comparison
 from zarr_manifest.conversion.joining.comparing import (
     joined_values,
     joined_variable,

@@ -26,12 +26,7 @@ from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import element_size, interpret_chunk_grid, strict
-from zarr_manifest.manifest import (
-    Manifest,
-    References,
-    join_references,
-    references_of,
-)
+from zarr_manifest.manifest import Manifest, References, join_references, references_of
 from zarr_manifest.showing import counted
 
 

@@ -23,11 +23,7 @@ from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.format import Limits, grid_indices, join
 from zarr_manifest.hierarchy import InspectedHierarchy
-from zarr_manifest.manifest import (
-    Columns,
-    References,
-    TextColumns,
-)
+from zarr_manifest.manifest import Columns, References, TextColumns
 from zarr_manifest.sources import Allow
 
 if TYPE_CHECKING:
