@@ -75,13 +75,7 @@ class Content(Struct, frozen=True):
 
 
 class OwnObjects(ABC):
-    """The objects of a store.
-
-    Parameters
-    ----------
-    store : Store
-        The hierarchy's own store.
-    """
+    """The objects of a hierarchy's own store."""
 
     #: Whether the store says when objects were written.
     has_times = True
@@ -89,8 +83,7 @@ class OwnObjects(ABC):
     #: Whether they are files, beside which there may be momentary files and symbolic links.
     is_directory = False
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         #: Keys of what symbolic links lead to within the store, once it has been listed.
         self.linked: list[str] = []
 
@@ -115,7 +108,7 @@ def own_objects(store: Store) -> OwnObjects:
     """Return the objects of a hierarchy's own store."""
     root = listed_directory(store)
     if root is not None:
-        return _OwnFiles(store, root)
+        return _OwnFiles(root)
     # The exact type only: a subclass may transform its values.
     is_plain = type(cast("Any", store)) is ObjectStore
     return _StoredObjects(store) if is_plain else _StoreValues(store)
@@ -126,8 +119,8 @@ class _OwnFiles(OwnObjects):
 
     is_directory = True
 
-    def __init__(self, store: Store, root: str) -> None:
-        super().__init__(store)
+    def __init__(self, root: str) -> None:
+        super().__init__()
         self._root = root
         self._files = OwnFiles(root)
 
@@ -183,7 +176,7 @@ class _StoredObjects(OwnObjects):
     """Objects of a storage service, or of obstore's memory."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store)
+        super().__init__()
         self._translated = TranslatedStore(store)
         self._objects: Any = cast("Any", store).store
 
@@ -218,7 +211,7 @@ class _StoreValues(OwnObjects):
     has_times = False
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store)
+        super().__init__()
         self._inside = inside_store(store)
 
     async def listed(self) -> AsyncIterator[OwnObject]:
