@@ -24,13 +24,10 @@ from zarr_manifest.errors import (
 )
 from zarr_manifest.format import METADATA_NAMES, join, likely_owner
 from zarr_manifest.hierarchy.contradictions import being_changed
-from zarr_manifest.hierarchy.known_nodes import KnownNodes
+from zarr_manifest.hierarchy.known_nodes import CONCURRENT_CALLS, KnownNodes
 from zarr_manifest.hierarchy.node_table import Chunk
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import list_names
-
-# Number of metadata documents to read at the same time.
-_CONCURRENT_CALLS = 16
 
 _EDIT = Setting("edit", python="with zarr_manifest.edit(location) as root: ...")
 
@@ -136,7 +133,7 @@ async def _meet_below(known: KnownNodes, path: str, *, again: bool = False) -> N
     while level and not known.declared:
         nodes = [each for each in level if again or not known.declares_nothing(each)]
         calls = (functools.partial(_see, known, each) for each in nodes)
-        async for _ in in_order(calls, _CONCURRENT_CALLS):
+        async for _ in in_order(calls, CONCURRENT_CALLS):
             pass
         states = {each: known.state_of(each) for each in level}
         level = [

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 # Number of metadata documents to read at the same time.
-_CONCURRENT_CALLS = 16
+CONCURRENT_CALLS = 16
 
 # Number of times that a member and its group are read until they belong to the same state.
 _MOST_READINGS = 5

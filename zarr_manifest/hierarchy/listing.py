@@ -17,16 +17,13 @@ from zarr.abc.store import Store
 
 from zarr_manifest.errors import LocationNotAllowedError
 from zarr_manifest.format import METADATA_NAMES, ancestors, join, node_of_metadata, owner_candidates
-from zarr_manifest.hierarchy.known_nodes import KnownNodes
+from zarr_manifest.hierarchy.known_nodes import CONCURRENT_CALLS, KnownNodes
 from zarr_manifest.locations import Location
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import store_name, unknown_members
 
 if TYPE_CHECKING:
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
-
-# Number of nodes to read at the same time.
-_CONCURRENT_CALLS = 16
 
 
 class ListedOtherwise(Struct, frozen=True):
@@ -88,7 +85,7 @@ async def _listed_otherwise(known: KnownNodes) -> ListedOtherwise:
                 found.added.add(path)
 
     calls = (functools.partial(look, path) for path in list(changes.in_doubt()))
-    async for _ in in_order(calls, _CONCURRENT_CALLS):
+    async for _ in in_order(calls, CONCURRENT_CALLS):
         pass
     return found
 
@@ -126,7 +123,7 @@ async def _manifest_arrays(
     paths = map(node_of_metadata, keys)
     nodes = [path for path in paths if path is not None and not known.declares_nothing(path)]
     calls = (functools.partial(known.array_at, path) for path in nodes)
-    arrays = [array async for array in in_order(calls, _CONCURRENT_CALLS)]
+    arrays = [array async for array in in_order(calls, CONCURRENT_CALLS)]
     return {array.array_path: array for array in arrays if array is not None}
 
 

@@ -45,6 +45,7 @@ from zarr_manifest.format import (
     parse_pending,
 )
 from zarr_manifest.hierarchy.contradictions import not_a_path
+from zarr_manifest.hierarchy.known_nodes import CONCURRENT_CALLS
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import (
     CONSOLIDATE,
@@ -61,9 +62,6 @@ from zarr_manifest.stores import (
     value_of,
 )
 from zarr_manifest.zarr_internals import ensure_open
-
-# Number of metadata documents to read at the same time.
-_CONCURRENT_CALLS = 16
 
 _V3 = "zarr.json"
 _ANY = "Zarr hierarchy"
@@ -291,7 +289,7 @@ async def read_nodes(
     every = wanted | dict.fromkeys(above)
     inside = inside_store(store, directories)
     calls = (functools.partial(_read_any, inside, path) for path in every)
-    found = [node async for node in in_order(calls, _CONCURRENT_CALLS) if node is not None]
+    found = [node async for node in in_order(calls, CONCURRENT_CALLS) if node is not None]
     if not as_stored:
         found = await _counting(inside, found, True)
     return {node.path: node for node in found if node.path in wanted}
@@ -314,7 +312,7 @@ async def _counting(inside: Store, nodes: list[Node], keep_bodies: bool) -> list
                 found[path] = replace(node, problem=error.in_context(array=path))
     named = [join(group, member) for group, change in changes.items() for member in change.pending]
     calls = (functools.partial(_read, inside, path, _V3) for path in named)
-    read = [own async for own in in_order(calls, _CONCURRENT_CALLS)]
+    read = [own async for own in in_order(calls, CONCURRENT_CALLS)]
     for path, own in zip(named, read, strict=True):
         if own is not None and own.body is None:
             continue  # a link that leads out
@@ -365,7 +363,7 @@ async def _listed(
         for path, name in found.items()
         if path not in links
     )
-    nodes = [node async for node in in_order(calls, _CONCURRENT_CALLS)]
+    nodes = [node async for node in in_order(calls, CONCURRENT_CALLS)]
     return [*nodes, *(Node(path, problem=link_outside(path)) for path in links)]
 
 
@@ -376,7 +374,7 @@ async def _members(store: Store, inside: Store, below: str) -> list[Node]:
         return [node]
     names = [name for name in await list_names(store, below) if name not in _NAMES]
     calls = (functools.partial(_read_any, inside, join(below, name)) for name in names)
-    nodes = [node, *[member async for member in in_order(calls, _CONCURRENT_CALLS)]]
+    nodes = [node, *[member async for member in in_order(calls, CONCURRENT_CALLS)]]
     return [node for node in nodes if node is not None]
 
 
