@@ -103,6 +103,19 @@ def test_the_terminal_shows_what_is_missing_and_where(hierarchy: Path) -> None:
     assert "1" * 30 + "2" * 20 in by_source
 
 
+@pytest.mark.parametrize("after", ["", "state", "source"])
+def test_a_map_is_of_states_unless_it_says_otherwise(hierarchy: Path, after: str) -> None:
+    """On either side of the location."""
+    option = ["--map", after] if after else ["--map"]
+    shown = run("info", hierarchy, f"--map={after or 'state'}").stdout
+    assert set(shown) & set("2" if after == "source" else "█▀▄")
+    assert run("info", hierarchy, *option).stdout == shown
+    assert run("info", *option, hierarchy).stdout == shown
+    assert run("info", *option, "--limit", "entries=1000", hierarchy).stdout == shown
+    missing = run("info", *option, "--", "--map")
+    assert (missing.status, "--map" in missing.stderr) == (3, True)
+
+
 def test_colours_are_for_terminals() -> None:
     found = ChunkMap((4, 2))
     found.add(np.array([0, 1]), np.array([0, 0]))

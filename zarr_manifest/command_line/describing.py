@@ -18,16 +18,26 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.inspection import ChunkMap, NodeContents, contents, contents_html, tree_lines
 from zarr_manifest.locations import ReferencedLocation
 
+_MAPS = ("state", "source")
+
+
+class _Info(Task):
+    """Takes what follows ``--map`` for its value only if it is one: HIERARCHY may follow, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = args[: args.index("--")] if "--" in args else args
+        for at in reversed(range(len(options))):
+            if args[at] == "--map" and not set(args[at + 1 : at + 2]).intersection(_MAPS):
+                args.insert(at + 1, _MAPS[0])
+        return super().parse_args(ctx, args)
+
 
 @click.command(
-    cls=Task,
+    cls=_Info,
     short_help="Show the tree, its references, and where the bytes live.",
     examples=[
         ("info data.zarr", "the tree, and where the bytes live"),
-        (
-            "info data.zarr --map state",
-            "with a map of each array's chunks: blank where one is missing",
-        ),
+        ("info data.zarr --map", "with a map of each array's chunks: blank where one is missing"),
         ("info data.zarr --map source", "where each chunk is, by the numbers of the locations"),
         ("info data.zarr --html data.html", "the same as a page, for any web browser"),
         ("info data.zarr --json", "the same for programs"),
@@ -37,8 +47,9 @@ from zarr_manifest.locations import ReferencedLocation
 @click.option(
     "--map",
     "drawn",
-    type=click.Choice(["state", "source"]),
-    help="Draw a map of the chunks of each array. Lists those of native arrays.",
+    type=click.Choice(_MAPS),
+    help="Draw a map of the chunks of each array: by state if neither is given. Lists those of "
+    "native arrays.",
 )
 @page_option
 @reading_options
