@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs
 
@@ -165,6 +166,17 @@ class S3Server:
         """Return what the server says of an object."""
         found: dict[str, Any] = self._client.head_object(Bucket=bucket, Key=key)
         return found
+
+    def restate(
+        self, bucket: str, key: str, *, version: str, etag: str, last_modified: datetime
+    ) -> None:
+        """Let an object that was just put have another version, entity tag and time."""
+        from moto.core.models import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
+        stored: Any = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[bucket].keys[key]
+        stored._version_id, stored._etag = version, etag
+        stored.last_modified = last_modified.astimezone(UTC).replace(tzinfo=None)
 
     def delete(self, bucket: str, key: str, version: str | None = None) -> None:
         """Delete an object, or one version of it."""
