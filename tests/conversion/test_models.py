@@ -72,6 +72,21 @@ def test_a_manifest_in_partitions_becomes_one(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("entry", [{"data": b"12"}, {"path": "s3://b/0", "length": 2}], ids=str)
+@pytest.mark.parametrize("partitions", [None, (1,)])
+def test_a_model_does_not_say_where_its_hierarchy_is(
+    tmp_path: Path, entry: Any, partitions: tuple[int] | None
+) -> None:
+    options = {"shape": 4, "chunks": 2, "dtype": "u1", "partition_shape": partitions}
+    zm.create_array(tmp_path / "h", "g/a", {(0,): entry, (1,): entry}, base="../../", **options)
+    model: Any = zm.to_model(tmp_path / "h")
+    zm.from_model(model, tmp_path / "deep" / "h")
+    stored = json.loads((tmp_path / "deep" / "h" / "g" / "a" / "zarr.json").read_text())
+    for node in (model["members"]["g"]["members"]["a"], stored):
+        assert "base" not in node["storage_transformers"][0]["configuration"]
+    assert zm.to_model(tmp_path / "deep" / "h") == model
+
+
 @pytest.mark.slow
 def test_xarray_opens_a_model(tmp_path: Path) -> None:
     dataset = xr.Dataset({"t": (("x",), np.arange(6.0), {"units": "K"})}, {"x": np.arange(6)})

@@ -275,6 +275,10 @@ class ArrayWriter:
         yield from begun
         self._declare_documents()
 
+    def drop_base(self) -> None:
+        """Declare no base: no path that was written is relative."""
+        self._configuration.pop("base", None)
+
     def _split(self, manifest: References) -> Iterator[tuple[Partition, References]]:
         if self.array.partitions is None:
             return iter([(None, manifest)])

@@ -64,6 +64,33 @@ def test_of_a_directory_with_nodes_of_every_kind(
         assert_reads(targets[0], values, {})
 
 
+@pytest.mark.parametrize("partitions", [None, (1,)])
+@pytest.mark.parametrize("path", [None, "raw.bin", "absolute"])
+def test_snapshots_of_two_places_have_one_identity(
+    tmp_path: Path, path: str | None, partitions: tuple[int] | None
+) -> None:
+    """Unless they refer to objects in these places."""
+    elsewhere = tmp_path / "elsewhere" / "raw.bin"
+    snapshots: list[Path] = []
+    for place in (tmp_path / "one", tmp_path / "one" / "two"):
+        for raw in (elsewhere, place / "x.zarr" / "g" / "a" / "raw.bin"):
+            raw.parent.mkdir(parents=True, exist_ok=True)
+            raw.write_bytes(b"1234")
+        entry: dict[str, Any] = {"path": elsewhere.as_uri() if path == "absolute" else path}
+        entries = {
+            (n,): {"data": b"12"} if path is None else {**entry, "offset": 2 * n, "length": 2}
+            for n in (0, 1)
+        }
+        options = {"shape": 4, "chunks": 2, "dtype": "u1", "partition_shape": partitions}
+        zm.create_array(place / "x.zarr", "g/a", entries, **options)
+        snapshots.append(place / "snap.zarr")
+        allow = [elsewhere.parent, place]
+        zm.snapshot(place / "x.zarr", snapshots[-1], checksum="sha256", allow=allow)
+        array: Any = zarr.open(zm.ManifestStore(snapshots[-1], allow=allow), mode="r")["g/a"]
+        assert array[:].tobytes() == (b"1212" if path is None else b"1234")
+    assert len({*map(zm.identity, snapshots)}) == (2 if path == "raw.bin" else 1)
+
+
 def test_local_files_need_checksums(root: Path, values: Values, tmp_path: Path) -> None:
     with pytest.raises(NotConvertibleError, match="Pass checksum='sha256'") as caught:
         zm.snapshot(root, tmp_path / "snap.zarr")

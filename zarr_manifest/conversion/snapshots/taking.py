@@ -11,7 +11,7 @@ from zarr.abc.store import Store
 from zarr_manifest.conversion.nodes import ConversionReport, Progress
 from zarr_manifest.conversion.snapshots.copies import Copies
 from zarr_manifest.conversion.snapshots.freezing import Freezing
-from zarr_manifest.conversion.target import PartitionShape, write_hierarchy
+from zarr_manifest.conversion.target import OptionalBase, PartitionShape, write_hierarchy
 from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import InspectedHierarchy
@@ -126,7 +126,7 @@ def snapshot(
         copies = Copies(own, "chunks/", "chunks/")
     elif (root := hierarchy.sources.root) is not None and not root.query:
         # So documents are the same wherever they are written, and moved to.
-        base = f"{root.url.rstrip('/')}/"
+        base = OptionalBase(f"{root.url.rstrip('/')}/")
     return write_hierarchy(
         target,
         Freezing(hierarchy, source, checksum, copies).nodes(),

@@ -10,4 +10,4 @@ from zarr_manifest.conversion.target.arrays import (
 )
 from zarr_manifest.conversion.target.hierarchy_writer import PartitionShape, write_hierarchy
 from zarr_manifest.conversion.target.locking import lock
-from zarr_manifest.conversion.target.source_paths import SourcePaths
+from zarr_manifest.conversion.target.source_paths import OptionalBase, SourcePaths

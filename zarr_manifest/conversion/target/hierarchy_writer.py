@@ -251,6 +251,8 @@ class _HierarchyWriter:
     # Groups that may still get attributes.
     _implied: set[str] = field(default_factory=lambda: {""})
     _inline_bytes: int = 0
+    # Of the streamed manifest that is being written.
+    _any_relative: bool = False
 
     def add(self, node: Node) -> None:
         """Write a node, or report why it cannot be written."""
@@ -327,7 +329,8 @@ class _HierarchyWriter:
     def _write_stream(
         self, path: str, metadata: dict[str, Any], grid: ChunkGrid, manifest: StreamedManifest
     ) -> ArrayWriter:
-        # Parts to come may have relative paths.
+        # Parts to come may have relative paths: whether they had is known in the end.
+        self._any_relative = False
         form = self.settings.form(self.paths.base_of(path), manifest.partition_shape)
         self.earlier.require_replaceable(path)
         writer = ArrayWriter(self.change.store, path, metadata, form)
@@ -338,12 +341,16 @@ class _HierarchyWriter:
         except ManifestError:
             self.report.references, self.report.stated_bytes = counted
             raise
+        if self.paths.base_of(path, any_relative=self._any_relative) is None:
+            writer.drop_base()
         return writer
 
     def _checked(self, parts: Iterable[Manifest], grid: ChunkGrid) -> Iterator[References]:
         for part in map(references_of, parts):
             _require_grid(part, grid)
-            yield self.paths.rewritten(part)[0]
+            rewritten, any_relative = self.paths.rewritten(part)
+            self._any_relative |= any_relative
+            yield rewritten
 
     def _count(self, path: str, manifest: References) -> None:
         self.report.references += len(manifest)

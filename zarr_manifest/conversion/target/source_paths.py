@@ -23,6 +23,10 @@ from zarr_manifest.locations import (
 from zarr_manifest.manifest import References
 
 
+class OptionalBase(str):
+    """A base that an array declares only if one of its paths is relative."""
+
+
 class SourcePaths:
     """Rewrites the paths of manifests: relative below the base, in the hierarchy and beside it.
 
@@ -35,7 +39,8 @@ class SourcePaths:
         Locations of the root of the hierarchy's store; empty if it has no URL.
     base : str, optional
         URL reference, relative to the root of the hierarchy, against which relative
-        paths resolve; the root itself by default.
+        paths resolve; the root itself by default. One that is not an `OptionalBase` is
+        declared by all arrays.
 
     Examples
     --------
@@ -76,10 +81,10 @@ class SourcePaths:
 
     def base_of(self, array_path: str, *, any_relative: bool = True) -> str | None:
         """Return the ``base`` that an array must declare, or None."""
+        if not any_relative and (self._stated is None or isinstance(self._stated, OptionalBase)):
+            return None
         if self._is_absolute:
             return self._stated
-        if self._stated is None and not any_relative:
-            return None
         up = "../" * len([name for name in array_path.split("/") if name])
         root = self._roots[0].path if self._base.scheme else ""
         directory = posixpath.relpath(f"/{self._directory}", f"/{root}")
