@@ -280,6 +280,30 @@ def test_what_is_not_allowed_is_not_checked(root: Path) -> None:
     assert [(each.code, each.count) for each in report] == [("location_not_allowed", 4)]
 
 
+def test_a_truncated_object_is_one_finding(root: Path) -> None:
+    """Its message is about the first chunk; another object, or inline data, is another finding."""
+    for name in ("x", "y"):
+        (root.parent / name).write_bytes(bytes(4))
+    rows = [{"path": f"../../{name}", "offset": n, "length": 1} for name in "xy" for n in range(8)]
+    wrong = {"checksum": "crc32c:00000000"}
+    inline = [{"data": bytes([n]), **wrong} for n in (1, 2)]
+    bad = [{"path": "../../x", "offset": n, "length": 1, **wrong} for n in (2, 3)]
+    declare_all(root, [*rows, *inline, *bad])
+    report = zm.verify(root, read="all", allow=[root.parent])
+    short, other, *rest = report.findings
+    assert (short.state, short.count, short.chunks) == ("short", 4, ("4", "5", "6", "7"))
+    assert "bytes 4 to 5 are out of bounds" in short.message
+    assert (other.state, other.chunks) == ("short", ("12", "13", "14", "15"))
+    assert [(each.code, each.chunks) for each in rest] == [
+        ("checksum_mismatch", ("16",)),
+        ("checksum_mismatch", ("17",)),
+        ("checksum_mismatch", ("18", "19")),
+    ]
+    assert report.by_state() == {"ok": 8, "short": 8, "corrupt": 4}
+    (line,) = [each for each in report.lines() if "/x)" in each and "short" in each]
+    assert line.startswith("short: /a 4 and 3 more: range_out_of_bounds: bytes 4 to 5")
+
+
 def test_a_report_is_a_table(root: Path) -> None:
     place = OnDisk(root)
     place.remove()

@@ -330,8 +330,11 @@ class _Check:
         result.empty += len(is_absent)
         result.sampled = int(np.count_nonzero(block.wanted & (sources >= 0)))
         found: dict[tuple[str, Fault], list[int]] = {}
+        first: dict[tuple[str, str | None], Fault] = {}
         for position, fault in sorted(self.faults.items(), key=lambda item: item[0]):
             if fault is not _ABSENT:
+                if fault.location is not None:  # one finding an object, whatever the range
+                    fault = first.setdefault((fault.code, fault.location), fault)
                 found.setdefault((labels[int(sources[position])], fault), []).append(position)
                 result.damaged += bool(block.wanted[position]) and fault.state in DAMAGED
         sources[list(self.faults)] = -1

@@ -69,7 +69,8 @@ class Finding:
     code : str
         The error code of reading, or ``"undecodable"``.
     message : str
-        The code, what is wrong, and what to do.
+        The code, what is wrong, and what to do. It is about the first chunk where each has a
+        message of its own, such as its range in a truncated object.
     source : str
         The authorised prefix of the object, or ``"hierarchy"``, ``"inline"`` or ``"native"``;
         ``"documents"`` if no chunk is meant, but the declaration or a manifest document.
