@@ -412,10 +412,11 @@ def test_a_web_server_without_consolidated_metadata(inputs: Path, http_server: F
         if path.is_file():
             http_server.put(path.relative_to(inputs).as_posix(), path.read_bytes())
     url = f"{http_server.url}/data.zarr"
-    for name in ("info", "locations", "validate"):
+    for name in ("info", "locations", "verify", "id", "validate"):
         done = run(name, url)
         assert done.status == 3, done.stdout
         assert "error: source_error: the store cannot be listed" in done.stderr
+        assert "can be listed: zarr-manifest snapshot writes" in done.stderr
     assert "--array" in done.stderr
     assert run("validate", url, "--array", "sst").status == 0
 

@@ -59,6 +59,7 @@ OPTIONS: Mapping[str, str | Callable[[Any], str]] = {
     "arrays": "--array PATH",
     "checksum": lambda name: f"--checksum {name}",
     "concat_dim": "--concat-dim NAME",
+    "consolidate": "zarr-manifest snapshot writes a hierarchy with consolidated ones",
     "copy": "--copy",
     "credentials": "--environment PREFIX, or --option KEY=VALUE",
     "dry_run": "--dry-run",

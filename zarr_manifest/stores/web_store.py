@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
 
-from zarr_manifest.errors import ManifestError, ReadOnlyError, SourceError, SourceNotFoundError
+from zarr_manifest.errors import (
+    Advice,
+    ManifestError,
+    ReadOnlyError,
+    Setting,
+    SourceError,
+    SourceNotFoundError,
+)
 from zarr_manifest.format import METADATA_NAMES, NO_CONDITIONS, join
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import Access, Sources, WebServer, known_size, web_reader_of
@@ -23,9 +30,12 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
 
 # zarr alone refuses manifest arrays.
-CONSOLIDATE = (
-    "Consolidate the metadata where they can be listed: "
-    "with zarr_manifest.edit(location) as root: zarr.consolidate_metadata(root.store)"
+CONSOLIDATE = Advice(
+    "Consolidate the metadata where they can be listed: ",
+    Setting(
+        "consolidate",
+        python="with zarr_manifest.edit(location) as root: zarr.consolidate_metadata(root.store)",
+    ),
 )
 
 
@@ -223,5 +233,5 @@ def unknown_members(location: str) -> SourceError:
     return SourceError(
         "the store cannot be listed, and the group has no consolidated metadata",
         location=location,
-        remedy=f"{CONSOLIDATE}; or open arrays by name.",
+        remedy=Advice(CONSOLIDATE, "; or open arrays by name."),
     )
