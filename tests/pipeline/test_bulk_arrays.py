@@ -155,10 +155,17 @@ def test_the_configured_pipeline_is_found_when_an_array_is_opened(
     assert names == [*PIPELINES, *PIPELINES]
 
 
+# What zarr takes from the environment when it is imported.
+_FROM_ENVIRONMENT: dict[str, Any] = zarr.config.collect(
+    paths=[], env={"ZARR_ZARR_MANIFEST__BULK": "False"}
+)
+
+
+@pytest.mark.parametrize("asked", [{"zarr_manifest.bulk": False}, _FROM_ENVIRONMENT], ids=str)
 def test_zarr_reads_chunk_by_chunk_if_asked_to(
-    root: Path, values: Values, selections: list[int]
+    root: Path, values: Values, selections: list[int], asked: dict[str, Any]
 ) -> None:
-    with zarr.config.set({"zarr_manifest.bulk": False}):
+    with zarr.config.set(asked):
         for opened in (_by_open_array, _by_path, _by_members):
             array = opened(root)
             assert type(pipeline_of(array)) is get_pipeline_class()
