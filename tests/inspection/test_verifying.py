@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -146,6 +148,27 @@ def test_damage_is_found_exactly_where_it_is(place: Any, tmp_path: Path) -> None
             counts = report.by_state()
             assert counts == {"ok": 3, **({} if state is None else {state: 1})}
         mend(place)
+
+
+@pytest.mark.parametrize("kind", [OnDisk, Native, NativeOfV2])
+def test_a_file_that_may_not_be_read_is_denied(kind: type[OnDisk | Native]) -> None:
+    """To others than root, which may always; pytest's directories are private."""
+    before = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        place = kind(Path(name, "h.zarr"))
+        place.path(DAMAGED).chmod(0)
+        try:
+            if before == 0:
+                os.seteuid(65534)
+            objects = zm.verify(place.root, allow=place.allow)
+            report = zm.verify(place.root, read="all", decode=True, allow=place.allow)
+        finally:
+            os.seteuid(before)
+    assert [(each.chunks, each.state) for each in report] == [((str(DAMAGED),), "denied")]
+    assert (report.status, report.by_state()) == (STATUS["denied"], {"ok": 3, "denied": 1})
+    # The file's size and time may be seen.
+    assert (objects.status, objects.by_state()) == (0, {"ok": 4})
 
 
 def mend(place: Any) -> None:
