@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import zarr
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from obstore.store import S3Store
 from zarr.storage import MemoryStore, ObjectStore
@@ -83,8 +83,14 @@ def keys(difference: zm.conversion.Difference) -> dict[str, list[str]]:
     return {kind: node.chunks.keys(kind) for kind in KINDS}
 
 
+# Of f, without conditions: its second state now, and bytes that a checksum says were the first.
+PLAIN: dict[str, Any] = {"path": "s3://b/f", "offset": 4, "length": 4}
+CHECKED = PLAIN | {"checksum": f"sha256:{hashlib.sha256(b'aabb').hexdigest()}"}
+
+
 @pytest.mark.slow
 @given(old=arrays, new=arrays, layout=layouts, other=layouts)
+@example(old={"0.0": (PLAIN, b"bbaa")}, new={"0.0": (CHECKED, b"aabb")}, layout=None, other=None)
 def test_what_is_said_of_bytes_is_true(old: Any, new: Any, layout: Any, other: Any) -> None:
     before, after = written(old, layout), written(new, other)
     found = keys(zm.diff(before, after))

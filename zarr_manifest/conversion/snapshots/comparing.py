@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from zarr_manifest.format import compute_checksum, grid_indices, number_chunks
+from zarr_manifest.format import NO_CONDITIONS, compute_checksum, grid_indices, number_chunks
 from zarr_manifest.manifest import Extras, References, Row, canonical_keys, path_table
 
 type Verdict = Literal["equal", "different", "unknown"]
@@ -182,7 +182,9 @@ def _verdict(old: Row, new: Row, *, is_there: bool) -> Verdict:
     if before.version is not None and after.version is not None:
         return "equal" if before.version == after.version else "unknown"
     is_exact = before.are_exact and after.are_exact and before.etag == after.etag is not None
-    return "equal" if before == after or is_exact else "unknown"
+    # Without conditions, one checksum alone may be that of an earlier state.
+    is_alike = before == after and (before != NO_CONDITIONS or old.checksum == new.checksum)
+    return "equal" if is_alike or is_exact else "unknown"
 
 
 def _equal(one: Any, other: Any) -> Verdict:
