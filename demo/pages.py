@@ -3,8 +3,8 @@
 Usage: python -m demo.pages [DIRECTORY]
 
 Makes an archive of daily files of which one was never there, one is gone, and one was cut, and a
-hierarchy over it; then a page with its contents and one with what is wrong, in a browser without a
-window. Needs Chromium.
+hierarchy over it, in two versions; then a page with its contents, one with what is wrong, and one
+with what has changed, in a browser without a window. Needs Chromium.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import zarr_manifest
 from demo.commands import run
 
 DAYS = 365
+BEFORE = 300
 VALUES = np.arange(200, dtype="<f4")
 PAGES = {
     "page-contents": (("info", "sea.zarr"), 780),
     "page-verified": (("verify", "sea.zarr", "--allow", "archive"), 420),
+    "page-differences": (("diff", "before.zarr", "sea.zarr"), 760),
 }
 
 
@@ -66,6 +68,13 @@ def write_archive(directory: Path) -> None:
     mask = zarr.create_array(root / "mask", shape=(60, 80), chunks=(10, 10), dtype="i1")
     mask[:40] = 1
     zarr_manifest.create_array(root, "temperature", entries, dimension_names=names, **options)
+    # The version before: of the first year, one day of which was shorter.
+    before = {index: entry for index, entry in entries.items() if index[0] < BEFORE}
+    before[80, 0] = before[80, 0] | {"length": VALUES.nbytes // 2}
+    root = directory / "before.zarr"
+    options["shape"] = (BEFORE, VALUES.size)
+    zarr.create_group(root)
+    zarr_manifest.create_array(root, "temperature", before, dimension_names=names, **options)
     (archive / "2024-099.bin").unlink()
     (archive / "2025-300.bin").write_bytes(b"cut")
 

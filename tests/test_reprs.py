@@ -14,7 +14,13 @@ from obstore.store import HTTPStore, MemoryStore, S3Store
 
 import zarr_manifest as zm
 from tests.counting_store import Counting
-from zarr_manifest.conversion import ConversionReport, RefusedNode, UpgradeReport
+from zarr_manifest.conversion import (
+    ConversionReport,
+    Difference,
+    NodeDifference,
+    RefusedNode,
+    UpgradeReport,
+)
 from zarr_manifest.errors import InvalidJSONError
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.inspection import Contents, NodeContents, Problem
@@ -85,6 +91,7 @@ def test_names_are_escaped(name: str, other: str) -> None:
         ConversionReport(refused=refused, notes=notes),
         UpgradeReport(repairs={name: (other,)}, refused=refused, notes=notes),
         Contents(nodes, []),
+        Difference([NodeDifference(name, "array", "changed", {other: (None, name)})]),
         zm.Manifest.from_columns((1,), paths=f"a/{name}/b"),
     )
     for each in shown:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest as zm
 from tests.command_line.commands import run
-from zarr_manifest.inspection import ChunkMap
+from zarr_manifest.inspection import DIFFERENCES, ChunkMap
 from zarr_manifest.manifest import EMPTY, INLINE
 
 KINDS = {0: "referenced", 1: "referenced", INLINE: "inline", EMPTY: "empty"}
@@ -123,51 +123,112 @@ def test_colours_are_for_terminals() -> None:
     assert not any("\x1b[" in line for line in found.lines())
 
 
+def test_one_chunk_that_differs_is_seen() -> None:
+    """However many others are in its cell, and however few are left of it."""
+    found = ChunkMap((64, 1000), ("time", "x"), DIFFERENCES)
+    found.add_state("added", np.arange(2000))
+    found.add_state("different", np.array([500]))
+    found.add_state("unknown", np.array([63_999]))
+    counts = "1 with other bytes, 2,000 added, 1 perhaps with other bytes, 61,998 the same"
+    assert found.words() == f"64,000 chunks: {counts}"
+    drawn = [kind for kind, _ in found.legend()]
+    assert drawn == ["different", "added", "unknown", "same"]
+    assert all(f'<rect class="zm-{kind}"' in found.svg() for kind in drawn)
+
+
+@pytest.fixture
+def changed(hierarchy: Path, tmp_path: Path) -> Path:
+    """A later version: a day is gone, another one is corrected, and is elsewhere."""
+    root = shutil.copytree(hierarchy, tmp_path / "new.zarr")
+    with zm.edit(root) as group:
+        sst: Any = group["sst"]
+        zm.entries(sst)[7, 0] = {"path": f"https://host/{'x' * 90}/7.nc?key=SECRET", "length": 9}
+        del zm.entries(sst)[300, 0]
+        sst.attrs["units"] = "<b>" + "K" * 400
+        group.create_group("later")
+    return root
+
+
+def test_a_page_says_what_differs(hierarchy: Path, changed: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run("diff", hierarchy, hierarchy, "--html", page).status == 0
+    assert "both read the same" in page.read_text()
+    assert run("diff", hierarchy, changed, "--html", page).status == 1
+    text = page.read_text()
+    for part in (
+        "they differ",
+        "1 node added, 3 nodes changed",
+        "later/</strong> group added",
+        "array changed: attributes.units, 1 chunk removed, 1 chunk with other bytes",
+        "before: null<br>after: &quot;&lt;b&gt;KKK",
+        "float32 (365, 2); 2.9 kB of values; 365 chunks of 1, 2",
+        "1 chunk removed: 300.0<br>1 chunk with other bytes: 7.0",
+        "s3://bucket-0/: 1 reference to 8 B in 1 object<br>s3://bucket-1/: 1 reference",
+        f"https://host/{'x' * 90}/: 1 reference to 9 B in 1 object",
+    ):
+        assert part in text, part
+    assert "SECRET" not in text
+
+
 WIDTHS = (400, 1280)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_page_opens_from_disk(hierarchy: Path, tmp_path: Path, width: int) -> None:
-    """In a browser, nothing is wider than the window, and every array can be opened by keyboard."""
-    page = tmp_path / "page.html"
-    assert run("diff", hierarchy, hierarchy, "--html", page).status == 0
-    assert "nothing differs" in page.read_text()
-    assert run("verify", hierarchy, "--html", page).status == 3
-    text = page.read_text()
-    assert "unchecked" in text
-    assert "http:" not in text
-    assert "<script" not in text
-    probe = """<script>
-      for (const each of document.querySelectorAll("details")) each.open = true;
-      const shown = document.documentElement;
-      document.title = JSON.stringify({
-        width: shown.scrollWidth, window: innerWidth,
-        focusable: [...document.querySelectorAll("summary")].filter(
-          (each) => { each.focus(); return document.activeElement === each }).length,
-        labels: [...document.querySelectorAll("svg")].map((each) => each.ariaLabel),
-      });
-    </script>"""
-    page.write_text(text.replace("</main>", f"</main>{probe}"))
-    shown = json.loads(_title(page, width))
-    assert shown["width"] <= shown["window"]
-    assert shown["focusable"] == 3
-    # Of the manifest array by state and by source.
-    assert len(shown["labels"]) == 4
-    for counts in ("364 referenced, 1 missing", "2 native, 2 missing", "1 native, 2 missing"):
-        assert counts in "".join(shown["labels"])
+def test_pages_open_from_disk(hierarchy: Path, changed: Path, tmp_path: Path) -> None:
+    """In a browser, nothing is wider than the window, and every node can be opened by keyboard."""
+    pages = [tmp_path / "verified.html", tmp_path / "differences.html"]
+    assert run("verify", hierarchy, "--html", pages[0]).status == 3
+    assert run("diff", hierarchy, changed, "--html", pages[1]).status == 1
+    for text in (page.read_text() for page in pages):
+        assert "http:" not in text
+        assert "<script" not in text
+    assert "unchecked" in pages[0].read_text()
+    expected = [
+        # Of the manifest array by state and by source.
+        (3, ["364 referenced, 1 missing"] * 2 + ["2 native, 2 missing", "1 native, 2 missing"]),
+        (4, ["1 with other bytes, 1 removed, 363 the same", "2 perhaps", "1 perhaps"]),
+    ]
+    for shown, width in zip(_shown(pages), WIDTHS * 2, strict=True):
+        focusable, labels = expected[shown["page"]]
+        assert shown["width"] <= shown["window"] == width
+        assert shown["focusable"] == focusable
+        found = sorted(shown["labels"])
+        assert len(found) == len(labels)
+        assert all(any(words in label for label in found) for words in labels)
 
 
-def _title(page: Path, width: int) -> str:
-    """Return the title of a page after its scripts have run, in a window of this width."""
+def _shown(pages: list[Path]) -> list[dict[str, Any]]:
+    """Return what is seen of each page in frames of each width."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed: make .make/chromium")
+    frames = [
+        f'<iframe id="{number}" src="{page.name}" width="{width}" frameborder="0"></iframe>'
+        for number, page in enumerate(pages)
+        for width in WIDTHS
+    ]
+    probe = """<script>onload = () => {
+      document.title = JSON.stringify([...document.querySelectorAll("iframe")].map((frame) => {
+        const page = frame.contentDocument;
+        for (const each of page.querySelectorAll("details")) each.open = true;
+        return {
+          page: Number(frame.id),
+          width: page.documentElement.scrollWidth, window: frame.contentWindow.innerWidth,
+          focusable: [...page.querySelectorAll("summary")].filter(
+            (each) => { each.focus(); return page.activeElement === each }).length,
+          labels: [...page.querySelectorAll("svg")].map((each) => each.ariaLabel),
+        };
+      }));
+    }</script>"""
+    around = pages[0].with_name("around.html")
+    around.write_text(f"<!doctype html><title></title>{''.join(frames)}{probe}")
     command = [
-        chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
-        f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri(),
+        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900",
+        "--allow-file-access-from-files", f"--user-data-dir={around.parent / 'profile'}",
+        "--dump-dom", around.as_uri(),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     titles = _Titles()
     titles.feed(done.stdout.decode())
-    return titles.found[0]
+    found: list[dict[str, Any]] = json.loads(titles.found[0])
+    return found

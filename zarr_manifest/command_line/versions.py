@@ -31,12 +31,6 @@ from zarr_manifest.command_line.tasks import FAILED, PROBLEMS, Outcome, Task, st
 # Of chunks that differ in the same way, so many are named in JSON.
 _MOST_KEYS = 1000
 
-_SAID = {
-    "equal": "both read the same",
-    "different": "they differ",
-    "unknown": "whether they differ is unknown: references do not say which bytes they mean",
-}
-
 _STATUSES = {"equal": 0, "different": PROBLEMS, "unknown": FAILED}
 
 
@@ -139,7 +133,7 @@ def diff(old: str, new: str, page: Path | None, **how: Any) -> Outcome:
         "verdict": found.verdict,
         "nodes": [_node(each) for each in found.nodes],
     }
-    lines = [*str(found).splitlines(), _SAID[found.verdict]]
+    lines = [*str(found).splitlines(), found.summary]
     return Outcome(document, lines, status=_STATUSES[found.verdict])
 
 

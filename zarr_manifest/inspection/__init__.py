@@ -1,17 +1,17 @@
 """What a hierarchy contains, and what is wrong with it."""
 
 from zarr_manifest.inspection.blocks import parts_of
-from zarr_manifest.inspection.chunk_maps import ChunkMap
+from zarr_manifest.inspection.chunk_maps import DIFFERENCES, STYLE, ChunkMap
 from zarr_manifest.inspection.damage import Finding as Finding
 from zarr_manifest.inspection.decoding import ChunkDecoding
-from zarr_manifest.inspection.describing import contents
+from zarr_manifest.inspection.describing import array_members, contents, dimension_names
 from zarr_manifest.inspection.documents import Problem as Problem
 from zarr_manifest.inspection.documents import check_document
-from zarr_manifest.inspection.html_tree import contents_html
+from zarr_manifest.inspection.html_tree import MOST_NODES, contents_html, map_html, tree_html
 from zarr_manifest.inspection.identity import identity, loose_rows
 from zarr_manifest.inspection.node_contents import Contents as Contents
 from zarr_manifest.inspection.node_contents import NodeContents as NodeContents
-from zarr_manifest.inspection.node_contents import tree_lines
+from zarr_manifest.inspection.node_contents import element_words, place_words, tree_lines
 from zarr_manifest.inspection.report import Report as Report
 from zarr_manifest.inspection.report import finding_line
 from zarr_manifest.inspection.validation import validate

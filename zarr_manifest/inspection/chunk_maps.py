@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +17,57 @@ import numpy.typing as npt
 from zarr_manifest.manifest import EMPTY, INLINE
 from zarr_manifest.showing import counted
 
-type ChunkKind = Literal["referenced", "inline", "native", "empty", "missing"]
-
-STATES: tuple[ChunkKind, ...] = ("referenced", "inline", "native", "empty", "missing")
-
 _MOST_CELLS = 64
 
-# How states are coloured in a terminal: blue, teal, green, grey, orange, none of which need red
-# told from green.
-_COLOURS = ((59, 111, 182), (0, 140, 149), (88, 150, 72), (140, 140, 140), (235, 140, 20))
-_SOURCE_COLOURS = (
-    (59, 111, 182), (235, 140, 20), (88, 150, 72), (150, 90, 170),
-    (0, 140, 149), (200, 90, 110), (120, 100, 80), (140, 140, 140),
+type _Colour = tuple[int, int, int]
+
+_BLUE, _TEAL, _GREEN, _GREY = (59, 111, 182), (0, 140, 149), (88, 150, 72), (140, 140, 140)
+_ORANGE, _BROWN = (235, 140, 20), (120, 100, 80)
+_SOURCE_COLOURS: tuple[_Colour, ...] = (
+    _BLUE, _ORANGE, _GREEN, (150, 90, 170), _TEAL, (200, 90, 110), _BROWN, _GREY,
 )  # fmt: skip
 
 type _Cells = npt.NDArray[np.int64]
+
+
+class MapStates(NamedTuple):
+    """What the chunks of a map may be.
+
+    Attributes
+    ----------
+    words : dict of str to str
+        What each state means; the last one is that of the chunks that nobody added.
+    colours : tuple
+        Theirs, none of which need red told from green.
+    striking : tuple of str
+        The states that a cell has if any of its chunks has, the first before the others.
+        Otherwise, it has that of most of its chunks.
+    """
+
+    words: Mapping[str, str]
+    colours: tuple[_Colour, ...]
+    striking: tuple[str, ...]
+
+
+_REFERENCES = MapStates(
+    {name: name for name in ("referenced", "inline", "native", "empty", "missing")},
+    (_BLUE, _TEAL, _GREEN, _GREY, _ORANGE),
+    ("missing",),
+)
+
+#: How chunks of two arrays differ.
+DIFFERENCES = MapStates(
+    {
+        "different": "with other bytes",
+        "removed": "removed",
+        "added": "added",
+        "unknown": "perhaps with other bytes",
+        "equal": "elsewhere with equal bytes",
+        "same": "the same",
+    },
+    (_ORANGE, _BLUE, _GREEN, _BROWN, _TEAL, _GREY),
+    ("different", "removed", "added", "unknown", "equal"),
+)
 
 
 class ChunkMap:
@@ -43,6 +79,8 @@ class ChunkMap:
         Number of chunks along each dimension.
     dimension_names : sequence of str or None
         Their names.
+    states : MapStates
+        What chunks may be.
 
     Examples
     --------
@@ -55,8 +93,14 @@ class ChunkMap:
     ██ ▄
     """
 
-    def __init__(self, counts: Sequence[int], dimension_names: Sequence[str | None] = ()) -> None:
+    def __init__(
+        self,
+        counts: Sequence[int],
+        dimension_names: Sequence[str | None] = (),
+        states: MapStates = _REFERENCES,
+    ) -> None:
         self.counts = tuple(counts)
+        self._meaning = states
         is_named = len(dimension_names) == len(self.counts)
         stated: Sequence[object] = dimension_names if is_named else self.counts
         self._names = [
@@ -69,7 +113,7 @@ class ChunkMap:
         self._down = math.prod(others)
         self.columns = min(_MOST_CELLS, self._across) if self._down else 0
         self.rows = min(_MOST_CELLS, self._down) if self._across else 0
-        self._by_state = np.zeros((len(STATES), self.rows * self.columns), np.int64)
+        self._by_state = np.zeros((len(states.words), self.rows * self.columns), np.int64)
         # Pairs of a path and a cell, and their number of chunks.
         self._paths: list[tuple[_Cells, _Cells]] = []
         self._by_source: dict[int, _Cells] = {}
@@ -91,10 +135,10 @@ class ChunkMap:
         first_path : int
             What to add to the numbers of paths.
         """
-        cells = self._cells(numbers)
         if paths is None:
-            self._count("native", cells)
+            self.add_state("native", numbers)
             return
+        cells = self._cells(numbers)
         has_path = paths >= 0
         self._count("referenced", cells[has_path])
         self._count("inline", cells[paths == INLINE])
@@ -103,8 +147,12 @@ class ChunkMap:
         pairs = (paths[has_path].astype(np.int64) + first_path) * size + cells[has_path]
         self._paths.append(np.unique(pairs, return_counts=True))
 
-    def _count(self, state: ChunkKind, cells: _Cells) -> None:
-        row = self._by_state[STATES.index(state)]
+    def add_state(self, state: str, numbers: npt.NDArray[np.int64]) -> None:
+        """Add chunks that are in a state."""
+        self._count(state, self._cells(numbers))
+
+    def _count(self, state: str, cells: _Cells) -> None:
+        row = self._by_state[[*self._meaning.words].index(state)]
         row += np.bincount(cells, minlength=len(row))
 
     def _cells(self, numbers: npt.NDArray[np.int64]) -> _Cells:
@@ -151,7 +199,7 @@ class ChunkMap:
     def words(self) -> str:
         """Return how many chunks are in which state."""
         chunks = counted(math.prod(self.counts), "chunk")
-        return f"{chunks}: {_in_words(self._states().sum(axis=1).tolist()) or 'none'}"
+        return f"{chunks}: {self._in_words(self._states()) or 'none'}"
 
     def axes(self) -> str:
         """Return what goes across, and what down."""
@@ -160,13 +208,17 @@ class ChunkMap:
         return f"{self._names[self._axis]} across{down}"
 
     def _kinds(self, *, by_source: bool) -> _Cells:
-        """Return the kind of each cell: missing if any chunk is, else that of most of its chunks.
+        """Return the kind of each cell; see :class:`MapStates`.
 
         By source, the place of its number among all; -1 where no chunk refers to an object.
         """
         if not by_source:
             states = self._states()
-            return np.where(states[-1] > 0, len(STATES) - 1, states[:-1].argmax(axis=0))
+            kinds = states.argmax(axis=0)
+            for name in reversed(self._meaning.striking):
+                number = [*self._meaning.words].index(name)
+                kinds[states[number] > 0] = number
+            return kinds
         rows = [self._by_source[number] for number in self.sources]
         if not rows:
             return np.full(self.rows * self.columns, -1)
@@ -181,13 +233,13 @@ class ChunkMap:
         By source and without colours, each cell is the number of its source.
         """
         kinds = self._kinds(by_source=by_source).reshape(self.rows, self.columns).tolist()
-        colours = _SOURCE_COLOURS if by_source else _COLOURS
+        colours = _SOURCE_COLOURS if by_source else self._meaning.colours
         if by_source and not colour:
             numbers = self.sources
             for row in kinds:
                 yield "".join("·" if kind < 0 else _digit(numbers[kind]) for kind in row)
             return
-        nothing = -1 if by_source else len(STATES) - 1
+        nothing = -1 if by_source else len(self._by_state) - 1
         for number in range(0, self.rows, 2):
             upper = kinds[number]
             # A row alone is as high as two.
@@ -204,7 +256,8 @@ class ChunkMap:
     def svg(self, *, by_source: bool = False) -> str:
         """Draw it as SVG, in the classes of :data:`STYLE`; runs of equal cells have a title."""
         kinds = self._kinds(by_source=by_source).reshape(self.rows, self.columns)
-        states = self._states().reshape(len(STATES), self.rows, self.columns)
+        names = [*self._meaning.words]
+        states = self._states().reshape(len(self._by_state), self.rows, self.columns)
         side = max(6, min(16, 640 // max(1, self.columns)))
         label = f"{self.words()}; {self.axes()}"
         lines = [
@@ -218,8 +271,8 @@ class ChunkMap:
             cells: list[int] = kinds[row].tolist()
             for kind, run in itertools.groupby(cells):
                 stop = start + len(list(run))
-                name: str = _source_class(self.sources, kind) if by_source else STATES[kind]
-                title = self._title(row, start, stop, states[:, row, start:stop].sum(axis=1))
+                name = _source_class(self.sources, kind) if by_source else names[kind]
+                title = self._title(row, start, stop, states[:, row, start:stop])
                 lines.append(
                     f'<rect class="zm-{name}" x="{start * side}" y="{row * side}" '
                     f'width="{(stop - start) * side}" height="{side}">'
@@ -233,7 +286,7 @@ class ChunkMap:
         places = [f"{self._names[self._axis]} {_bounds(start, stop, self.columns, self._across)}"]
         if self._down > 1:
             places.append(f"row {_bounds(row, row + 1, self.rows, self._down)}")
-        return f"{', '.join(places)}: {_in_words(states.tolist())}"
+        return f"{', '.join(places)}: {self._in_words(states)}"
 
     def legend(self, name: Callable[[int], str] | None = None) -> list[tuple[str, str]]:
         """Return the class and the meaning of each colour.
@@ -245,17 +298,22 @@ class ChunkMap:
         """
         if name is not None:
             return [(_source_class(self.sources, n), name(s)) for n, s in enumerate(self.sources)]
-        totals = self._states().sum(axis=1).tolist()
-        return [(state, f"{n:,} {state}") for state, n in zip(STATES, totals, strict=True) if n]
+        return [(state, f"{n:,} {word}") for state, word, n in self._totals(self._states())]
+
+    def _totals(self, states: npt.NDArray[np.int64]) -> Iterator[tuple[str, str, int]]:
+        """Yield the states of any chunks of some cells, each with its meaning and their number."""
+        totals = states.sum(axis=1).tolist()
+        for (state, word), number in zip(self._meaning.words.items(), totals, strict=True):
+            if number:
+                yield state, word, number
+
+    def _in_words(self, states: npt.NDArray[np.int64]) -> str:
+        return ", ".join(f"{n:,} {word}" for _, word, n in self._totals(states))
 
 
 def _bounds(start: int, stop: int, cells: int, length: int) -> str:
     first, last = -(-start * length // cells), -(-stop * length // cells) - 1
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
-
-
-def _in_words(states: Sequence[int]) -> str:
-    return ", ".join(f"{n:,} {state}" for state, n in zip(STATES, states, strict=True) if n)
 
 
 def _source_class(sources: Sequence[int], kind: int) -> str:
@@ -277,12 +335,18 @@ def _painted(pair: tuple[int, int], colours: Sequence[tuple[int, int, int]]) -> 
     return f"\x1b[0;38;2;{above}m▀" if below is None else f"\x1b[38;2;{above};48;2;{below}m▀"
 
 
-def _rules() -> str:
-    named = dict(zip(map(str, STATES), _COLOURS, strict=True))
-    named |= {f"source-{n}": colour for n, colour in enumerate(_SOURCE_COLOURS)}
-    rules = [f".zm-{name}{{fill:rgb{c};background:rgb{c}}}" for name, c in named.items()]
+def _rules(names: Iterable[str], colours: Iterable[_Colour]) -> str:
+    rules = [
+        f".zm-{name}{{fill:rgb{colour};background:rgb{colour}}}"
+        for name, colour in zip(names, colours, strict=True)
+    ]
     return "".join(rules).replace(" ", "")
 
 
 #: The colours of maps, as CSS.
-STYLE = _rules() + ".zm-nowhere{fill:none}.zm-map{max-width:100%;height:auto}"
+STYLE = (
+    _rules(_REFERENCES.words, _REFERENCES.colours)
+    + _rules(DIFFERENCES.words, DIFFERENCES.colours)
+    + _rules((f"source-{n}" for n in range(len(_SOURCE_COLOURS))), _SOURCE_COLOURS)
+    + ".zm-nowhere{fill:none}.zm-map{max-width:100%;height:auto}"
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -141,7 +141,7 @@ async def _described(
         return NodeContents(node.path, "invalid", problem=node.problem), []
     if node.kind == "group":
         return NodeContents(node.path, "group"), []
-    known = _old_members(node) if node.array is None else _members(node.array)
+    known = _old_members(node) if node.array is None else array_members(node.array)
     if node.array is None or not node.array.declaration:
         found = await _native(hierarchy, node) if native_chunks else None
         return NodeContents(node.path, "native array", **known, map=found), []
@@ -170,15 +170,16 @@ async def _native(hierarchy: InspectedHierarchy, node: Node) -> ChunkMap | None:
     if array is None:
         return None
     grid = array.grid
-    found = ChunkMap(grid.counts, _names(node))
+    found = ChunkMap(grid.counts, dimension_names(node.metadata))
     chunks = np.array(list(await hierarchy.native_chunks(array.node, grid)), np.int64)
     indices = chunks.reshape(len(chunks), len(grid.counts))
     found.add(number_chunks(indices, grid.counts))
     return found
 
 
-def _names(node: Node) -> list[str | None]:
-    stated: Any = node.metadata.get("dimension_names")
+def dimension_names(metadata: Mapping[str, Any]) -> list[str | None]:
+    """Return the names of an array's dimensions, if it has them."""
+    stated: Any = metadata.get("dimension_names")
     return cast("list[str | None]", stated) if isinstance(stated, list) else []
 
 
@@ -187,7 +188,7 @@ async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
     if array is None:
         # Only transformers that readers need not understand, and no manifest.
         return _Counts(ChunkMap(()))
-    counts = _Counts(ChunkMap(array.chunk_grid.counts, _names(node)))
+    counts = _Counts(ChunkMap(array.chunk_grid.counts, dimension_names(node.metadata)))
     async for loaded in hierarchy.documents(array).every():
         manifest = loaded.manifest
         statistics = manifest.statistics()
@@ -206,8 +207,8 @@ async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
     return counts
 
 
-def _members(array: ArrayMetadata) -> dict[str, Any]:
-    """Return what the metadata states about an array, without invalid members."""
+def array_members(array: ArrayMetadata) -> dict[str, Any]:
+    """Return what metadata state of an array, for a :class:`NodeContents`; nothing invalid."""
     grid = ChunkGrid.from_metadata(array.metadata)
     data_type: Any = array.metadata.get("data_type")
     name: Any = cast("Any", data_type).get("name") if isinstance(data_type, dict) else data_type

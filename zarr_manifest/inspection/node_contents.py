@@ -205,11 +205,16 @@ def _description(
 ) -> str:
     if node.problem is not None:
         return f"cannot be read: {show(node.problem)}"
+    kind = "native" if node.kind == "native array" else _references(node, numbers)
+    return f"{element_words(node)}  {kind}"
+
+
+def element_words(node: NodeContents) -> str:
+    """Return the data type and the shape of an array."""
     shape = "scalar" if node.shape == () else "of unknown shape"
     if node.shape:
         shape = f"({', '.join(map(str, node.shape))})"
-    element = f"{node.data_type or 'unknown data type'} {shape}"
-    return f"{element}  {'native' if node.kind == 'native array' else _references(node, numbers)}"
+    return f"{node.data_type or 'unknown data type'} {shape}"
 
 
 def _references(node: NodeContents, numbers: Mapping[str, int]) -> str:
@@ -257,5 +262,10 @@ def _places(places: Sequence[ReferencedLocation]) -> Iterator[str]:
     for number, place in enumerate(places, start=1):
         prefix = "the hierarchy itself" if place.prefix is None else place.prefix
         mark = f"[{number}] " if len(places) > 1 else ""
-        amount = _amount(place.references, place.nbytes)
-        yield f"  {mark}{prefix}  {amount} in {counted(place.objects, 'object')}"
+        yield f"  {mark}{prefix}  {place_words(place)}"
+
+
+def place_words(place: ReferencedLocation) -> str:
+    """Return how much refers to a location."""
+    amount = _amount(place.references, place.nbytes)
+    return f"{amount} in {counted(place.objects, 'object')}"

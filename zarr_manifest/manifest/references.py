@@ -306,13 +306,16 @@ class References:
         empty = int(np.count_nonzero(self._path_numbers == EMPTY))
         return len(self) - inline - empty, inline, empty
 
-    def statistics(self) -> list[tuple[str, int, int]]:
-        """Return the path, number of references and stated bytes of every distinct path."""
-        with_path = self._path_numbers >= 0
-        numbers = self._path_numbers[with_path]
+    def statistics(
+        self, rows: npt.NDArray[np.int64] | slice = slice(None)
+    ) -> list[tuple[str, int, int]]:
+        """Return every distinct path, its number of references, by default all, and their bytes."""
+        _, _, lengths, path_numbers = self.columns(rows)
+        with_path = path_numbers >= 0
+        numbers = path_numbers[with_path]
         counts = np.bincount(numbers, minlength=len(self.paths))
         sizes = np.zeros(len(self.paths), np.int64)
-        np.add.at(sizes, numbers, np.maximum(self._lengths[with_path], 0))
+        np.add.at(sizes, numbers, np.maximum(lengths[with_path], 0))
         return list(zip(self.paths, counts.tolist(), sizes.tolist(), strict=True))
 
     @property

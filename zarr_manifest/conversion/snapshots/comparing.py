@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.format import NO_CONDITIONS, compute_checksum, grid_indices, number_chunks
+from zarr_manifest.inspection import DIFFERENCES, ChunkMap
 from zarr_manifest.manifest import Extras, References, Row, canonical_keys, path_table
+from zarr_manifest.showing import counted
 
 type Verdict = Literal["equal", "different", "unknown"]
 
 type Numbers = npt.NDArray[np.int64]
 
+type Referenced = tuple[str, int, int]
 
 # How chunks may differ: that only one of two arrays has them, or else what is known of their bytes.
 type ComparedKind = Literal["added", "removed", "equal", "different", "unknown"]
@@ -30,6 +34,9 @@ class ChunkDifference:
     ----------
     grid_shape : tuple of int
         The chunk grid in which chunks are numbered: the larger one along each dimension.
+    before, after : list of (str, int, int)
+        The objects that these chunks refer to in the old, and in the new array: each with the
+        number of references, and of their bytes. A key of a hierarchy without a URL is marked.
     added, removed : ndarray of int64
         C-order numbers of the chunks that only the new, or only the old array has.
     equal, different, unknown : ndarray of int64
@@ -42,6 +49,8 @@ class ChunkDifference:
     equal: Numbers
     different: Numbers
     unknown: Numbers
+    before: list[Referenced] = field(default_factory=list[Referenced], repr=False)
+    after: list[Referenced] = field(default_factory=list[Referenced], repr=False)
 
     @classmethod
     def joined(cls, grid_shape: tuple[int, ...], parts: Iterable[ChunkDifference]) -> Self:
@@ -54,6 +63,8 @@ class ChunkDifference:
                 kind: np.sort(np.concatenate([nothing, *(part.numbers(kind) for part in every)]))
                 for kind in KINDS
             },
+            before=[each for part in every for each in part.before],
+            after=[each for part in every for each in part.after],
         )
 
     def numbers(self, kind: ComparedKind) -> Numbers:
@@ -70,6 +81,22 @@ class ChunkDifference:
         """Return the canonical keys of the first chunks that differ in a way."""
         indices = grid_indices(self.grid_shape, self.numbers(kind)[:most])
         return list(canonical_keys(indices))
+
+    def lines(self, most: int) -> Iterator[str]:
+        """Yield how many chunks differ, in each way, and the keys of the first ones."""
+        for kind, count in self.counts.items():
+            keys = self.keys(kind, most)
+            more = ", …" if count > len(keys) else ""
+            if count:
+                words = DIFFERENCES.words[kind]
+                yield f"{counted(count, 'chunk')} {words}: {', '.join(keys)}{more}"
+
+    def map(self, dimension_names: Sequence[str | None]) -> ChunkMap:
+        """Return a map of the chunk grid."""
+        found = ChunkMap(self.grid_shape, dimension_names, DIFFERENCES)
+        for kind in KINDS:
+            found.add_state(kind, self.numbers(kind))
+        return found
 
     @property
     def verdict(self) -> Verdict:
@@ -106,12 +133,21 @@ def compare_references(old: References, new: References) -> ChunkDifference:
         verdict = _verdict(ours, theirs, is_there=is_there)
         if verdict != "equal" or not is_there:
             verdicts[verdict].append(place)
+    changed = np.array(sorted(itertools.chain(*verdicts.values())), np.int64)
+    added = np.setdiff1d(after, before, assume_unique=True)
+    removed = np.setdiff1d(before, after, assume_unique=True)
     return ChunkDifference(
         shape,
-        np.setdiff1d(after, before, assume_unique=True),
-        np.setdiff1d(before, after, assume_unique=True),
+        added,
+        removed,
         **{kind: both[np.array(places, np.int64)] for kind, places in verdicts.items()},
+        before=_referenced(old, np.append(rows[changed], np.searchsorted(before, removed))),
+        after=_referenced(new, np.append(now[changed], np.searchsorted(after, added))),
     )
+
+
+def _referenced(table: References, rows: Numbers) -> list[Referenced]:
+    return [each for each in table.statistics(rows) if each[1]] if len(rows) else []
 
 
 def _numbers(table: References, shape: tuple[int, ...]) -> Numbers:

@@ -19,7 +19,6 @@ from zarr_manifest.conversion.files import hierarchy_nodes
 from zarr_manifest.conversion.nodes import GroupNode, RefusedNode
 from zarr_manifest.conversion.snapshots.comparing import (
     ChunkDifference,
-    ComparedKind,
     Verdict,
     compare_references,
 )
@@ -28,9 +27,10 @@ from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, parse_canonical, strict
 from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, ManifestDocuments, Partition
 from zarr_manifest.hierarchy import Node as StoredNode
+from zarr_manifest.inspection import MOST_NODES
 from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.manifest import JoinedReferences, Manifest, References, references_of
-from zarr_manifest.showing import MOST_LINES, counted, html_table
+from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, in_order
 from zarr_manifest.stores import object_url, same_place
 from zarr_manifest.zarr_internals import sync
@@ -42,13 +42,14 @@ type Change = Literal["added", "removed", "changed"]
 
 _SIGNS: Mapping[Change, str] = {"added": "+", "removed": "-", "changed": "~"}
 
-_SAID: Mapping[ComparedKind, str] = {
-    "added": "added",
-    "removed": "removed",
-    "equal": "elsewhere, with equal bytes",
-    "different": "with other bytes",
-    "unknown": "perhaps with other bytes",
+_VERDICTS: Mapping[Verdict, str] = {
+    "equal": "both read the same",
+    "different": "they differ",
+    "unknown": "whether they differ is unknown: references do not say which bytes they mean",
 }
+
+# What names of objects begin with in a hierarchy without a URL, the old and the new one.
+OWN_NAMES = ("old:", "new:")
 
 # Of chunks that differ in the same way, so many are named in texts.
 _MOST_KEYS = 5
@@ -72,6 +73,8 @@ class NodeDifference:
     chunks : ChunkDifference or None
         The chunks that differ; None if these cannot be compared, because only one hierarchy has
         the array, or because it is divided otherwise.
+    old, new : dict or None
+        Its metadata in either hierarchy, as of an array without a manifest; None where it is not.
     """
 
     path: str
@@ -79,6 +82,8 @@ class NodeDifference:
     change: Change
     members: Mapping[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
     chunks: ChunkDifference | None = None
+    old: Mapping[str, Any] | None = field(default=None, repr=False)
+    new: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -93,14 +98,9 @@ class NodeDifference:
     def _lines(self) -> Iterator[str]:
         yield f"{_SIGNS[self.change]} {self.path or '/'}  {self.kind}"
         for name, (old, new) in self.members.items():
-            yield f"    {name}: {_brief(old)} -> {_brief(new)}"
-        if self.chunks is None:
-            return
-        for kind, count in self.chunks.counts.items():
-            keys = self.chunks.keys(kind, _MOST_KEYS)
-            more = ", …" if count > len(keys) else ""
-            if count:
-                yield f"    {counted(count, 'chunk')} {_SAID[kind]}: {', '.join(keys)}{more}"
+            yield f"    {name}: {brief_json(old)} -> {brief_json(new)}"
+        if self.chunks is not None:
+            yield from (f"    {line}" for line in self.chunks.lines(_MOST_KEYS))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -121,6 +121,11 @@ class Difference:
         found = {node.verdict for node in self.nodes}
         return "different" if "different" in found else "unknown" if found - {"equal"} else "equal"
 
+    @property
+    def summary(self) -> str:
+        """The verdict in words."""
+        return _VERDICTS[self.verdict]
+
     def __repr__(self) -> str:
         return f"<Difference: {self.verdict}, {counted(len(self.nodes), 'node')}>"
 
@@ -130,14 +135,11 @@ class Difference:
     def _repr_html_(self) -> str:
         return self.html()
 
-    def html(self, most: int = MOST_LINES) -> str:
-        """Return the difference as a part of a page, with so many nodes of each kind at most."""
-        rows = [
-            (change, [str(node)[2:] for node in self.nodes if node.change == change])
-            for change in _SIGNS
-        ]
-        title = f"{counted(len(self.nodes), 'node')} not the same: {self.verdict}"
-        return html_table(title if self.nodes else "nothing differs", rows, most)
+    def html(self, most: int = MOST_NODES) -> str:
+        """Return the difference as a part of a page, with so many nodes at most."""
+        from zarr_manifest.conversion.snapshots.difference_html import difference_html
+
+        return difference_html(self, most)
 
 
 def diff(
@@ -189,7 +191,7 @@ def diff(
     """
     sides = [_Side(location, allow, limits) for location in (old, new)]
     before, after = sides
-    before.name, after.name = "old:", "new:"
+    before.name, after.name = OWN_NAMES
     if same_place(before.hierarchy.store, after.hierarchy.store):
         after.name = before.name
     return Difference(list(_differences(before, after)))
@@ -202,12 +204,14 @@ def _differences(old: _Side, new: _Side) -> Iterator[NodeDifference]:
             members = dict(_members(before.metadata, after.metadata))
             chunks = _chunks(before, after) if before.kind == "array" else None
             if members or (chunks is not None and any(chunks.counts.values())):
-                yield NodeDifference(path, before.kind, "changed", members, chunks)
+                yield NodeDifference(
+                    path, before.kind, "changed", members, chunks, before.metadata, after.metadata
+                )
             continue
         if before is not None:
-            yield NodeDifference(path, before.kind, "removed")
+            yield NodeDifference(path, before.kind, "removed", old=before.metadata)
         if after is not None:
-            yield NodeDifference(path, after.kind, "added")
+            yield NodeDifference(path, after.kind, "added", new=after.metadata)
 
 
 class _Side:
@@ -381,6 +385,7 @@ def _text(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _brief(value: object) -> str:
+def brief_json(value: object, most: int = 60) -> str:
+    """Return a member's value as JSON, of so many characters at most."""
     text = _text(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
