@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import zarr
@@ -26,8 +26,8 @@ from zarr_manifest.conversion.nodes import (
     Node,
     RefusedNode,
     held,
-    parts_of,
     refused,
+    whole,
 )
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
@@ -62,36 +62,26 @@ class OpenedFile:
         """Return what is joined, which shares what is equal in the file before."""
         tree = self.tree
         arrays: dict[str, ArrayNode] = {}
-        loaded: dict[str, Any] = {}
         refused = list(tree.refused)
         paths: list[str] = []
         notes: dict[str, Sequence[str]] = dict(tree.notes)
         for group in tree.groups:
             for name, array in group.arrays.items():
                 path = join(group.path, name)
-                paths.append(path)
-                if path in self.loaded:
-                    loaded[path] = known.variable(path, self.loaded[path])
-                    continue
-                node = or_refused(path, partial(known.node, array=array, tree=tree))
-                if isinstance(node, ArrayNode):
+                if path not in self.loaded:
+                    node = or_refused(path, partial(known.node, array=array, tree=tree))
+                    if isinstance(node, RefusedNode):
+                        refused.append(node)
+                        continue
+                    assert isinstance(node, ArrayNode)
                     arrays[path] = node
                     if node.notes:
                         notes[path] = [*notes.get(path, ()), *node.notes]
-                elif isinstance(node, RefusedNode):
-                    refused.append(node)
-        there = arrays.keys() | loaded.keys()
+                paths.append(path)
         groups = [GroupNode(each.path, each.attributes) for each in tree.groups]
-        return Input(
-            redact(self.url),
-            known.shared("groups", groups),
-            arrays,
-            refused,
-            {},
-            loaded,
-            known.shared("stored", tree.meanings),
-            known.shared("paths", tuple(path for path in paths if path in there)),
-            known.shared("notes", notes),
+        name, stored = redact(self.url), tree.meanings
+        return known.alike(
+            Input(name, groups, arrays, refused, {}, self.loaded, stored, tuple(paths), notes)
         )
 
 
@@ -105,14 +95,14 @@ class KnownArrays:
 
     def shared[T](self, name: str, value: T) -> T:
         """Return a value, or an equal one, in which values also have the same types."""
-        about = repr(value)
-        if name not in self._others or self._others[name][0] != about:
-            self._others[name] = about, value
-        found: T = self._others[name][1]
-        return found
+        about, found = self._others.get(name, (None, None))
+        if found is value or about == repr(value):
+            return cast("T", found)
+        self._others[name] = repr(value), value
+        return value
 
     def alike(self, found: Input) -> Input:
-        """Return what is joined of a hierarchy, which shares what is equal in the one before."""
+        """Return what is joined, which shares what is equal in the one before."""
         loaded = {path: self.variable(path, each) for path, each in (found.loaded or {}).items()}
         arrays = {
             path: replace(node, metadata=self.shared(f"{path}/zarr.json", node.metadata))
@@ -123,6 +113,7 @@ class KnownArrays:
             groups=self.shared("groups", found.groups),
             arrays=arrays,
             loaded=loaded,
+            stored=self.shared("stored", found.stored),
             paths=self.shared("paths", found.paths),
             notes=self.shared("notes", found.notes),
         )
@@ -194,20 +185,13 @@ def open_file(
     """
     found: dict[str, Any] = {}
     for group in tree.groups:
-        unread: dict[str, Any] = {}
         for name, array in group.arrays.items():
-            path = join(group.path, name)
-            is_wanted = _is_wanted(
-                name, array.metadata.dimension_names, array.shape, loadable, concat_dim
-            )
-            if not is_wanted or path in tree.chunk_grids:  # VirtualiZarr has only regular ones
+            path, dims = join(group.path, name), array.metadata.dimension_names
+            if path in tree.chunk_grids:  # VirtualiZarr has only regular ones
                 continue
-            if loaded is not None and path in loaded:
-                found[path] = loaded[path]
-            else:
-                unread[name] = array
-        read = load_variables(unread, sources)
-        found |= {join(group.path, name): variable for name, variable in read.items()}
+            if _is_wanted(name, dims, array.shape, loadable, concat_dim):
+                known = (loaded or {}).get(path)
+                found[path] = read_variable(array, sources) if known is None else known
     return OpenedFile(url, tree, found)
 
 
@@ -269,8 +253,7 @@ def _held_or_refused(node: Node) -> Node:
 
 def _values(node: ArrayNode, sources: FileSources) -> Any:
     """Return the values of an array, which is read where its references say."""
-    paths = [path for part in parts_of(node.manifest) for path in part.paths]
-    return values_of(node, sources.readable_by_stores(paths))
+    return values_of(node, sources.readable_by_stores(whole(node).paths))
 
 
 def is_coordinate(name: str, array: Any) -> bool:
@@ -278,25 +261,12 @@ def is_coordinate(name: str, array: Any) -> bool:
     return tuple(array.metadata.dimension_names or ()) == (name,)
 
 
-def load_variables(arrays: Mapping[str, Any], sources: Any) -> dict[str, xr.Variable]:
-    """Return arrays as variables with their values, as stored.
-
-    Parameters
-    ----------
-    arrays : mapping of str to ManifestArray
-        By name.
-    sources : FileSources
-        Reads them.
-    """
+def read_variable(array: Any, sources: FileSources) -> xr.Variable:
+    """Return a ``ManifestArray`` as a variable with its values, as stored."""
     # As stored: their meaning has to be compared with that in other files.
-    return {
-        name: loaded_variable(
-            array.metadata.dimension_names or (),
-            stored_values(array, sources),
-            array.metadata.attributes,
-        )
-        for name, array in arrays.items()
-    }
+    values, dims = stored_values(array, sources), array.metadata.dimension_names or ()
+    found: xr.Variable = loaded_variable(dims, values, array.metadata.attributes)
+    return found
 
 
 def stored_values(array: Any, sources: Any) -> Any:

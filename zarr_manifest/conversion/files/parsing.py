@@ -12,7 +12,7 @@ import numpy as np
 from zarr_manifest import __version__
 from zarr_manifest.conversion.files.finding import FoundFile
 from zarr_manifest.conversion.files.formats import FORMATS, read_tree
-from zarr_manifest.conversion.files.opened_files import is_coordinate, load_variables
+from zarr_manifest.conversion.files.opened_files import is_coordinate, read_variable
 from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, ObjectState
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, beyond_the_end
@@ -244,7 +244,7 @@ def load_variable(array: Any, work: FileWork) -> Any:
         They cannot be read.
     """
     try:
-        return load_variables({"": array}, work.sources)[""]
+        return read_variable(array, work.sources)
     except READ_ERRORS as error:
         raise store_failure(error) from error
     except FOREIGN_ERRORS:
