@@ -36,7 +36,7 @@ from zarr_manifest.format import (
     format_canonical,
     grid_index,
 )
-from zarr_manifest.hierarchy import InspectedHierarchy, list_nodes, ranges_of
+from zarr_manifest.hierarchy import InspectedHierarchy, ranges_of
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.inspection import loose_rows, parts_of
 from zarr_manifest.locations import Base, Location, StoreLocation, UrlLocation, redact, resolver
@@ -99,11 +99,11 @@ class Freezing:
 
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes; raise instead of ending if something has changed meanwhile."""
-        found = self._stored()
+        found = sync(self._hierarchy.nodes())
         own = [node for node in found if has_own_chunks(node)]
         others = [node for node in found if not has_own_chunks(node)]
         listed = list(self._listed(own))
-        _require_same(found, self._stored())
+        _require_same(found, sync(self._hierarchy.nodes()))
         stored = hierarchy_nodes(self._hierarchy, self._location, others) if others else ()
         for nodes, is_listed in ((listed, True), (stored, False)):
             for node in nodes:
@@ -118,10 +118,6 @@ class Freezing:
                 _require_same_chunks(before, again.get(before.path))
         if self._copies is not None:
             self._copies.keep_origins()
-
-    def _stored(self) -> list[StoredNode]:
-        hierarchy = self._hierarchy
-        return sync(list_nodes(hierarchy.store, directories=hierarchy.directories))
 
     def _listed(self, own: Sequence[StoredNode]) -> Iterable[Node]:
         """Return the nodes whose chunks are listed."""
