@@ -14,7 +14,9 @@ import zarr
 
 import zarr_manifest as zm
 from tests.conversion.files.converted_files import convert, same
+from tests.hierarchies import consolidate, files_below
 from tests.processes import CONTEXT
+from tests.servers.http_files import FileServer, redirect
 from zarr_manifest.conversion import (
     ArrayNode,
     RefusedNode,
@@ -25,7 +27,7 @@ from zarr_manifest.conversion import (
     scan_files,
 )
 from zarr_manifest.conversion.nodes import Node, parts_of
-from zarr_manifest.errors import ChecksumMismatchError, SourceChangedError
+from zarr_manifest.errors import ChecksumMismatchError, LocationNotAllowedError, SourceChangedError
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.manifest import Reference
 
@@ -204,3 +206,25 @@ def test_hierarchies_are_combined_with_files_that_are_scanned(tmp_path: Path) ->
     report = scan_files(roots, scans)
     assert (report.made, report.unkept) == (0, [root.as_uri() for root in roots])
     assert not scans.exists()
+
+
+@pytest.mark.servers
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_a_redirect_from_a_hierarchy_is_checked_within_its_host(
+    tmp_path: Path, http_server: FileServer
+) -> None:
+    options = OPTIONS | {"shape": 8, "chunks": 8, "compressors": None}
+    for number, name in enumerate(("a.zarr", "b.zarr")):
+        zm.create_array(tmp_path / name, "x", {"0": {"path": "../raw.bin"}}, **options)
+        consolidate(tmp_path / name)
+        (tmp_path / name / "raw.bin").write_bytes((VALUES + 8 * number).tobytes())
+    for key, body in files_below(tmp_path).items():
+        http_server.put(key, body)
+    urls = [f"{http_server.url}/{name}" for name in ("a.zarr", "b.zarr")]
+    found = convert(urls, tmp_path / "both.zarr").arrays["x"]
+    assert same(found[...], np.arange(16))
+    http_server.put("other/raw.bin", VALUES.tobytes())
+    elsewhere = redirect(f"{http_server.url}/other/raw.bin")
+    http_server.script("b.zarr/raw.bin", elsewhere, sticky=True)
+    with pytest.raises(LocationNotAllowedError, match=r"below .*/other/"):
+        list(read_files(urls))

@@ -252,9 +252,11 @@ class FileSources:
         """
         found, allowed = dict(self.allow), AllowList(self.allow)
         for location in self.require(urls):
-            # Links are followed wherever they lead.
-            if location.scheme == "file" or allowed.match(location) is None:
-                found.setdefault(f"{location.origin}/", None)
+            if location.scheme == "file":
+                found.setdefault("file:///", None)  # links are followed wherever they lead
+            elif allowed.match(location) is None:
+                # No others: redirects must not lead there.
+                found[UrlLocation(location.scheme, location.authority, location.path).url] = None
         return found
 
     def together(self, urls: Iterable[str]) -> tuple[Sources, list[UrlLocation]]:
