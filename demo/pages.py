@@ -27,7 +27,7 @@ VALUES = np.arange(200, dtype="<f4")
 PAGES = {
     "page-contents": (("info", "sea.zarr"), 780),
     "page-verified": (("verify", "sea.zarr", "--allow", "archive"), 420),
-    "page-differences": (("diff", "before.zarr", "sea.zarr"), 760),
+    "page-differences": (("diff", "before.zarr", "sea.zarr"), 790),
 }
 
 
