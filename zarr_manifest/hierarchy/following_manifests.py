@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 
 # Number of chunks of the arrays whose manifests are loaded in vain at most: about 1 MB.
-_MOST_CHUNKS = 10_000
+MOST_CHUNKS = 10_000
 
 # Seconds that a reader waits for other manifests once its own is there, besides the time that
 # that took.
@@ -71,7 +71,7 @@ class _Group(Struct, weakref=True):
             if each.loaded is not None or not isinstance(each.array.document(None), StoreLocation):
                 continue
             chunks += math.prod(each.array.chunk_grid.counts)
-            if chunks > _MOST_CHUNKS or len(found) == self.in_a_row:
+            if chunks > MOST_CHUNKS or len(found) == self.in_a_row:
                 break
             found.append(each)
         return found

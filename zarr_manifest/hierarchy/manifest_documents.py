@@ -7,6 +7,7 @@ is read.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
@@ -34,7 +35,7 @@ from zarr_manifest.format import (
     strict,
 )
 from zarr_manifest.hierarchy.declared_array import DeclaredArray
-from zarr_manifest.hierarchy.following_manifests import FollowingManifests
+from zarr_manifest.hierarchy.following_manifests import MOST_CHUNKS, FollowingManifests
 from zarr_manifest.hierarchy.stored_documents import (
     Partition,
     open_document,
@@ -141,6 +142,17 @@ class ManifestDocuments:
             It cannot be read, or is invalid.
         """
         await self._load(None)
+
+    def is_at_hand(self, index: tuple[int, ...]) -> bool:
+        """Whether it takes no request, and little time, to know the document of a chunk."""
+        array = self.array
+        if not isinstance(array.configuration.manifest, str) or self.known(index) is not None:
+            return True
+        if array.partitions is not None or math.prod(array.chunk_grid.counts) > MOST_CHUNKS:
+            return False
+        return self._sources.hierarchy_is_on_disk and isinstance(
+            array.document(None), StoreLocation
+        )
 
     def known(self, index: tuple[int, ...]) -> LoadedManifest | None:
         """Return the document that is responsible for a chunk if it is loaded, and authorised."""

@@ -346,10 +346,10 @@ class ManifestStore(ReadableStore):
         """Return the manifest array that a chunk belongs to; None for what is stored natively."""
         return await self._nodes.likely_array(key)
 
-    def arrays_beside(self, array: ChunkManifestTransformer) -> list[ChunkManifestTransformer]:
-        """Return the manifest arrays of the same group that are known, in order."""
+    def arrays_beside(self, path: str) -> list[ChunkManifestTransformer]:
+        """Return the manifest arrays in the group of one that are known, in order."""
         opener = self if self._opener is None else self._opener
-        return opener._known.manifest_arrays_in(array.array_path.rpartition("/")[0])
+        return opener._known.manifest_arrays_in(path.rpartition("/")[0])
 
     @property
     def underneath(self) -> Store:

@@ -330,7 +330,8 @@ class ReadAhead:
         self._taken.append(_Taken(array, index, now, count))
         if not before or has_others:
             return False
-        alike = [e for e in store.arrays_beside(array) if e.grid_shape == array.grid_shape]
+        beside = store.arrays_beside(array.array_path)
+        alike = [each for each in beside if each.grid_shape == array.grid_shape]
         numbers = {each: number for number, each in enumerate(alike)}
         here = numbers.get(array)
         if here is None:
@@ -342,7 +343,8 @@ class ReadAhead:
         if index not in self._reads_of(array).chunks:
             most = next((size for size in (4, 12, 24) if count < size), _LARGEST_BLOCK)
             block = block_around((here,), close, (len(alike),), most=most)
-            readings = [(alike[n], self._reads_of(alike[n])) for (n,) in block]
+            located = [alike[n] for (n,) in block if alike[n].manifest.is_at_hand(index)]
+            readings = [(each, self._reads_of(each)) for each in located]
             wanted = [e for e, reads in readings if reads.pays and index not in reads.known]
             if array in wanted and len(wanted) > 1:
                 self._start(store, [(each, [index]) for each in wanted], now)
