@@ -21,7 +21,7 @@ _MEMORY = Path("/dev/shm")
 _SPACE = 2 << 30
 
 # Examples of each property; `tests.properties` has some tried more often, or less.
-for profile, examples in {"quick": 5, "default": 20, "thorough": 50}.items():
+for profile, examples in {"quick": 5, "default": 12, "thorough": 50}.items():
     settings.register_profile(
         profile,
         max_examples=examples,
