@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -112,15 +113,27 @@ def io_loop() -> asyncio.AbstractEventLoop | None:
 
 async def ensure_open(store: Store) -> None:
     """Open a store unless it is open already: some kinds cannot be listed before that."""
-    if not store._is_open:  # pyright: ignore[reportPrivateUsage]
-        await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
+    with _opened_elsewhere(store):
+        if not store._is_open:  # pyright: ignore[reportPrivateUsage]
+            await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
 
 
 def ensure_open_sync(store: Store) -> None:
     """Open a directory store unless it is open already; others open when they are read."""
     open_sync = getattr(store, "_ensure_open_sync", None)
-    if open_sync is not None and not store._is_open:  # pyright: ignore[reportPrivateUsage]
-        open_sync()
+    with _opened_elsewhere(store):
+        if open_sync is not None and not store._is_open:  # pyright: ignore[reportPrivateUsage]
+            open_sync()
+
+
+@contextmanager
+def _opened_elsewhere(store: Store) -> Generator[None]:
+    """Let another thread open a store meanwhile, which zarr takes for an error."""
+    try:
+        yield
+    except ValueError:
+        if not store._is_open:  # pyright: ignore[reportPrivateUsage]
+            raise
 
 
 def supports_synchronous_io(store: Store) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,7 @@ import zarr
 from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import (
-    MemoryStore,
-)
+from zarr.storage import LocalStore, MemoryStore
 
 import zarr_manifest as zm
 from tests.counting_store import Counting
@@ -119,6 +118,29 @@ def test_several_event_loops(store: zm.ManifestStore, values: Values) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(asyncio.run, read()) for _ in range(8)]:
+            assert future.result() == chunk_of(values, "a/b/external")
+
+
+class OpenedLate(LocalStore):
+    """Opens once several event loops have begun to open it."""
+
+    together = threading.Barrier(2)
+
+    async def _open(self) -> None:
+        await asyncio.to_thread(self.together.wait, 10)
+        await super()._open()
+
+
+def test_two_event_loops_that_open_it_at_the_same_time(root: Path, values: Values) -> None:
+    """zarr takes the second for an error."""
+    store = zm.ManifestStore(OpenedLate(root, read_only=True))
+
+    async def read() -> bytes:
+        found = await store.get("a/b/external/c/1/1", PROTOTYPE)
+        return found.to_bytes()
+
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(asyncio.run, read()) for _ in range(2)]:
             assert future.result() == chunk_of(values, "a/b/external")
 
 
