@@ -212,8 +212,8 @@ def test_signed_urls_of_redirects_are_not_remembered(
         target = f"{second_http_server.url}/f.bin?signature={number}"
         http_server.script("f.bin", redirect(target), sticky=True)
         remembered.append(readers_of(sources, [location]))
-    # A thread may still hold the last one or two.
-    assert max(remembered) - min(remembered) < 3
+    # A thread may still hold the last one or two; those of other tests may go meanwhile.
+    assert max(remembered) - remembered[0] < 3
 
 
 def _everything_said(error: BaseException) -> str:
