@@ -121,19 +121,18 @@ def test_several_event_loops(store: zm.ManifestStore, values: Values) -> None:
             assert future.result() == chunk_of(values, "a/b/external")
 
 
-class OpenedLate(LocalStore):
-    """Opens once several event loops have begun to open it."""
-
-    together = threading.Barrier(2)
-
-    async def _open(self) -> None:
-        await asyncio.to_thread(self.together.wait, 10)
-        await super()._open()
-
-
-def test_two_event_loops_that_open_it_at_the_same_time(root: Path, values: Values) -> None:
+def test_two_event_loops_that_open_it_at_the_same_time(
+    root: Path, values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """zarr takes the second for an error."""
-    store = zm.ManifestStore(OpenedLate(root, read_only=True))
+    together, opened = threading.Barrier(2), LocalStore._open
+
+    async def open_late(self: Any) -> None:
+        await asyncio.to_thread(together.wait, 10)
+        await opened(self)
+
+    monkeypatch.setattr(LocalStore, "_open", open_late)
+    store = zm.ManifestStore(LocalStore(root, read_only=True))
 
     async def read() -> bytes:
         found = await store.get("a/b/external/c/1/1", PROTOTYPE)
