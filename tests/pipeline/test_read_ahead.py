@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import pickle
 import shutil
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -222,6 +224,21 @@ def test_an_array_that_follows_and_cannot_be_read_concerns_nobody_else(
             assert raised.value.array == names[n]
         else:
             assert (array[:CHUNK] == n).all()
+
+
+def test_arrays_are_not_kept_once_they_have_been_read(http_server: FileServer, root: Path) -> None:
+    names = declare_many(http_server, root, 3)
+
+    def read() -> weakref.ref[Any]:
+        arrays = opened_many(http_server, root, names)
+        for array in arrays:
+            array[:CHUNK]
+        path = f"{names[0]}/c/0"
+        return weakref.ref(sync(arrays[0].store.owner_of_chunk(path)))
+
+    array = read()
+    gc.collect()
+    assert array() is None
 
 
 def test_a_single_look_reads_one_chunk(array: Any, http_server: FileServer) -> None:

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -170,6 +170,10 @@ class _Reads(Struct, eq=False):
         was_of_use = 0 if self.chunks else len(self.known)
         return _Reads(first_block=max(was_of_use, _FIRST_BLOCK))
 
+    def may_want(self, index: Index) -> bool:
+        """Whether a chunk may be read ahead, as far as is known of the array."""
+        return self.pays and index not in self.known
+
     def note(self, indices: Iterable[Index], now: float) -> None:
         """Remember that chunks have been read."""
         for index in indices:
@@ -190,9 +194,9 @@ class _Reads(Struct, eq=False):
 
 
 class _Taken(Struct, frozen=True):
-    """A chunk that was read alone, and of how many arrays in turn."""
+    """A chunk that was read alone, and of how many arrays in turn; keeps no array alive."""
 
-    array: ChunkManifestTransformer
+    array: ref[ChunkManifestTransformer]
     index: Index
     at: float
     count: int
@@ -320,14 +324,14 @@ class ReadAhead:
         self, store: ManifestStore, array: ChunkManifestTransformer, index: Index, now: float
     ) -> bool:
         """Begin to read the same chunk of the arrays around one; say whether it is their turn."""
-        has_others = any(each.array is array and each.index != index for each in self._taken)
+        has_others = any(each.array() is array and each.index != index for each in self._taken)
         before = [
             each
             for each in self._taken
-            if each.index == index and each.array is not array and now - each.at <= _SECONDS
+            if each.index == index and each.array() is not array and now - each.at <= _SECONDS
         ]
         count = max((each.count for each in before), default=0) + 1
-        self._taken.append(_Taken(array, index, now, count))
+        self._taken.append(_Taken(ref(array), index, now, count))
         if not before or has_others:
             return False
         beside = store.arrays_beside(array.array_path)
@@ -336,7 +340,7 @@ class ReadAhead:
         here = numbers.get(array)
         if here is None:
             return False
-        others = [numbers[each.array] for each in before if each.array in numbers]
+        others = [numbers[each] for taken in before if (each := taken.array()) in numbers]
         close = [(number,) for number in others if abs(number - here) <= _STEPS]
         if not close:
             return False
@@ -344,8 +348,7 @@ class ReadAhead:
             most = next((size for size in (4, 12, 24) if count < size), _LARGEST_BLOCK)
             block = block_around((here,), close, (len(alike),), most=most)
             located = [alike[n] for (n,) in block if alike[n].manifest.is_at_hand(index)]
-            readings = [(each, self._reads_of(each)) for each in located]
-            wanted = [e for e, reads in readings if reads.pays and index not in reads.known]
+            wanted = [each for each in located if self._reads_of(each).may_want(index)]
             if array in wanted and len(wanted) > 1:
                 self._start(store, [(each, [index]) for each in wanted], now)
         return True
