@@ -176,6 +176,7 @@ def test_a_worker_elsewhere_hands_over_what_it_has_read(
     root: Path, tmp_path: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zarr_manifest.inspection.verifying._SECONDS", 0.3)
+    monkeypatch.setattr("zarr_manifest.inspection.blocks._MOST_BYTES", 2**22)
     allow, body = in_one_object(root, http_server, count=128, size=_SIZE)
     damaged = body[:_SIZE] + bytes(3) + body[_SIZE + 3 :]
     http_server.put("raw.bin", damaged, last_modified=THEN)

@@ -151,7 +151,8 @@ class BlockChecker:
         self, block: ChunkBlock, known: Sequence[Examined], record: Record | None, until: float
     ) -> BlockResult | Examined:
         check = _Check(block)
-        states = await self._states(block.ranges.objects, check.result)
+        states, asked = await self._states(block.ranges.objects)
+        check.result.objects = len(asked)
         local = self._sources.is_on_disk
         for source, rows in block.ranges.by_object():
             state = states[source]
@@ -172,26 +173,28 @@ class BlockChecker:
             try:
                 await reader.read_ranges(self._sources)
             except _TimeIsUpError:
-                for source in states:  # they count once the block has been checked
-                    self._known.pop(_version_of(source), None)
+                for version in asked:  # they count once the block has been checked
+                    self._known.pop(version, None)
                 return reader.unrecorded()
         return check.finished(self._source_of)
 
     async def _states(
-        self, objects: Sequence[SourceObject], result: BlockResult
-    ) -> dict[SourceObject, _State]:
-        """Return the state of each object; each is asked for once, whichever blocks need it."""
-        versions = list(map(_version_of, objects))
+        self, objects: Sequence[SourceObject]
+    ) -> tuple[dict[SourceObject, _State], list[ObjectVersion]]:
+        """Return the state of each object, and those that no block has needed before.
+
+        Each is asked for once.
+        """
+        versions = [ObjectVersion(each.location, each.conditions.version) for each in objects]
         if len(self._known) > _MOST_OBJECTS:
             self._known.clear()
         new = [each for each in dict.fromkeys(versions) if each not in self._known]
         if new:
             asking = asyncio.ensure_future(object_states(self._sources, new, self._pace))
             self._known |= {each: (asking, number) for number, each in enumerate(new)}
-            result.objects = len(new)
         known = [self._known[each] for each in versions]
         states = [(await asking)[number] for asking, number in known]
-        return dict(zip(objects, states, strict=True))
+        return dict(zip(objects, states, strict=True)), new
 
     async def _state_of_file(self, source: SourceObject, state: _State) -> _State:
         if isinstance(state, ManifestError):
@@ -231,10 +234,6 @@ def _opened(pickled: bytes) -> BlockChecker:
 
 
 type _State = Conditions | ManifestError
-
-
-def _version_of(source: SourceObject) -> ObjectVersion:
-    return ObjectVersion(source.location, source.conditions.version)
 
 
 # A native chunk of fill values, by the rules of Zarr.

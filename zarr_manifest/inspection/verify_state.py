@@ -93,7 +93,6 @@ class VerifyState:
         self._file: IO[bytes] | None = None
         self._places: dict[str, _RecordedBlock] = {}
         self._examined: dict[str, list[tuple[str, Examined]]] = {}
-        self._ended: set[str] = set()
         self._runs: dict[str, RecordedRun] = {}
         self._salts: dict[str, int] = {}
         for path in self._paths:
