@@ -113,16 +113,16 @@ def io_loop() -> asyncio.AbstractEventLoop | None:
 
 async def ensure_open(store: Store) -> None:
     """Open a store unless it is open already: some kinds cannot be listed before that."""
-    with _opened_elsewhere(store):
-        if not store._is_open:  # pyright: ignore[reportPrivateUsage]
+    if not store._is_open:  # pyright: ignore[reportPrivateUsage]
+        with _opened_elsewhere(store):
             await store._ensure_open()  # pyright: ignore[reportPrivateUsage]
 
 
 def ensure_open_sync(store: Store) -> None:
     """Open a directory store unless it is open already; others open when they are read."""
     open_sync = getattr(store, "_ensure_open_sync", None)
-    with _opened_elsewhere(store):
-        if open_sync is not None and not store._is_open:  # pyright: ignore[reportPrivateUsage]
+    if open_sync is not None and not store._is_open:  # pyright: ignore[reportPrivateUsage]
+        with _opened_elsewhere(store):
             open_sync()
 
 
