@@ -205,7 +205,7 @@ def _is_wanted(
     """Whether the values of an array count."""
     if loadable is not None:
         return name in loadable
-    return tuple(dims or ()) == (name,) or (name == concat_dim and not shape)
+    return is_coordinate(name, dims) or (name == concat_dim and not shape)
 
 
 def opened_nodes(
@@ -256,9 +256,9 @@ def _values(node: ArrayNode, sources: FileSources) -> Any:
     return values_of(node, sources.readable_by_stores(whole(node).paths))
 
 
-def is_coordinate(name: str, array: Any) -> bool:
-    """Whether an array has the values of the dimension that it is named after."""
-    return tuple(array.metadata.dimension_names or ()) == (name,)
+def is_coordinate(name: str, dims: Sequence[str | None] | None) -> bool:
+    """Whether an array with these dimensions has the values of the one that it is named after."""
+    return tuple(dims or ()) == (name,)
 
 
 def read_variable(array: Any, sources: FileSources) -> xr.Variable:

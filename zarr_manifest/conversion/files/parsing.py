@@ -227,7 +227,8 @@ def _loaded(tree: FileTree, work: FileWork) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group in tree.groups:
         for name, array in group.arrays.items():
-            if array.shape and not is_coordinate(name, array) and name not in (work.loadable or ()):
+            is_wanted = is_coordinate(name, array.metadata.dimension_names)
+            if array.shape and not is_wanted and name not in (work.loadable or ()):
                 continue
             variable = load_variable(array, work)
             if variable is not None and can_hold(variable.values):

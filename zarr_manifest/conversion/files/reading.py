@@ -299,7 +299,8 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
             path = join(group.path, name)
             values: Any = None
             is_small = array.dtype.itemsize * array.size <= work.inline_limit
-            is_wanted = (is_small and is_coordinate(name, array)) or name in (work.loadable or ())
+            is_axis = is_coordinate(name, array.metadata.dimension_names)
+            is_wanted = (is_small and is_axis) or name in (work.loadable or ())
             if is_wanted and path not in tree.chunk_grids:
                 # All who open the dataset read coordinates.
                 values = loaded[path] if path in loaded else load_variable(array, work)
