@@ -138,11 +138,6 @@ NOT_ON_OLDEST := benchmarks/* command_line/* locations/* servers/* inspection/* 
 	writing/test_cleaning*.py writing/test_commit_interrupted.py hierarchy/test_stale_documents.py
 
 ADAPTERS := python python-chunk-by-chunk javascript core-reader zarr-python zarrita
-# What is refused before any chunk is asked for is the same code chunk by chunk: only every week.
-CHUNK_AREAS := base-override checksums climbing codecs combinations content-encodings \
-	document-digests empty-and-missing http inline limits links mixed older-writers partitions \
-	pending ranges redirects s3 security sharding source-conditions statuses
-SELECTION_python-chunk-by-chunk = $(CHUNK_AREAS:%=--area %)
 ADAPTER_python = $(BIN)/python -m conformance.adapters.python
 ADAPTER_python-chunk-by-chunk = $(ADAPTER_python) --chunk-by-chunk
 ADAPTER_javascript = node $(JAVASCRIPT)/adapter.js
@@ -152,7 +147,7 @@ ADAPTER_zarrita = node $(JAVASCRIPT)/plain-zarrita.js
 
 $(ADAPTERS:%=$(REPORTS)/%.json): $(REPORTS)/%.json:
 	-@$(BIN)/python -m conformance.runner --expect conformance/expectations/$*.json --json $@ \
-		--junit $(REPORTS)/$*.xml --badge $(REPORTS)/$*-badge.json $(SELECTION_$*) -- $(ADAPTER_$*)
+		--junit $(REPORTS)/$*.xml --badge $(REPORTS)/$*-badge.json -- $(ADAPTER_$*)
 
 # ---------------------------------------------------------------- environments
 
