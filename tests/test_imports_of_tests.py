@@ -47,15 +47,13 @@ INSIDE: dict[str, tuple[str, set[str]]] = {
     "manifest.scanner": ("rules of the scanner", {"manifest/test_scanner"}),
     "pipeline.bulk_pipeline": ("counts what is read together", {"pipeline/test_bulk_arrays"}),
     "pipeline.read_ahead": ("rules of blocks, and what is held", {"pipeline/test_read_ahead"}),
+    "sources.arrival": ("rules of pieces", {"sources/receivers", "sources/test_pieces"}),
     "sources.concurrency": (
         "rules of a budget; makes threads anew, to profile them",
         {"read_path", "sources/test_bulk_ranges"},
     ),
     "sources.directories": ("opens files as other systems do", {"sources/test_local_files"}),
-    "sources.range_reading": (
-        "rules of pieces; the budgets of loops",
-        {"pipeline/test_bulk_servers", "sources/test_pieces"},
-    ),
+    "sources.range_reading": ("the budgets of loops", {"pipeline/test_bulk_servers"}),
     "writing.array_writer": ("smaller limits of readers", {"writing/test_writing_manifests"}),
     "writing.given_entries": ("rules of columns", {"writing/test_entry_columns"}),
 }
@@ -84,11 +82,14 @@ REPLACED = {
     "pipeline.read_ahead._TOLERATED",
     "pipeline.sharding._LARGEST_WHOLE_ON_DISK",
     "pipeline.sharding._MOST_INNER_CHUNKS",
+    "sources.arrival._LEAST_ROOM",
+    "sources.arrival._MOST_ROOM",
     "sources.momentary_files._PATIENCE",
     "sources.processes._LONGEST_ANSWER",
     "sources.range_reading.MOST_BYTES_IN_FLIGHT",
     "sources.range_reading._MOST_BYTES_PER_CALL",
     "sources.range_reading._WORTH_A_THREAD",
+    "sources.web.web_reader._PIECE",
     "writing.array_writer.MOST_NAMES",
     "writing.given_entries._BATCH_SIZE",
 }

@@ -63,6 +63,14 @@ LASTING: dict[str, Callable[[random.Random, int], Fault]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most answers arrive in pieces, some of which are received where they belong."""
+    monkeypatch.setattr("zarr_manifest.sources.web.web_reader._PIECE", 3 * CHUNK)
+    monkeypatch.setattr("zarr_manifest.sources.arrival._LEAST_ROOM", 2 * CHUNK)
+    monkeypatch.setattr("zarr_manifest.sources.arrival._MOST_ROOM", 3 * CHUNK + 1)
+
+
 def _shifted(exchange: Exchange) -> Reply:
     """Answer with other bytes than those that were asked for, and say so."""
     start, _, last = exchange.headers.get("range", "bytes=0-0")[6:].partition("-")

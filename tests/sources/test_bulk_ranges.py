@@ -7,8 +7,9 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
+from tests.sources.receivers import Collector
 from zarr_manifest.errors import RangeOutOfBoundsError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
 from zarr_manifest.locations import Base
@@ -44,31 +46,6 @@ def ranges_of(urls: Sequence[str], rows: Sequence[tuple[int, int, int]]) -> Many
     return ManyRanges(objects, *columns)
 
 
-class Collector:
-    """Takes bytes: of some rows at their destination, of others as they come."""
-
-    def __init__(self, ranges: ManyRanges, as_they_are: Callable[[int], bool]) -> None:
-        sizes = (ranges.stops - ranges.starts).tolist()
-        self.memory = {row: bytearray(n) for row, n in enumerate(sizes) if as_they_are(row)}
-        self.taken: list[int] = []
-        self.bodies: dict[int, bytes] = {}
-
-    def destination(self, row: int) -> memoryview | None:
-        found = self.memory.get(row)
-        if found is None:
-            return None
-        self.taken.append(row)
-        return memoryview(found)
-
-    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        for row, body in zip(rows, bodies, strict=True):
-            self.taken.append(row)
-            self.bodies[row] = bytes(body)
-
-    def found(self, row: int) -> bytes:
-        return bytes(self.memory[row]) if row in self.memory else self.bodies[row]
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> Sources:
     return sources_in(tmp_path)
@@ -88,6 +65,10 @@ def urls_in(directory: Path) -> list[str]:
     return [f"{directory.as_uri()}/a", f"{directory.as_uri()}/b", "s3://b/a", "s3://b/b"]
 
 
+# Each begins where the one before has ended.
+ADJACENT = st.lists(st.integers(1, 300), max_size=12).map(
+    lambda sizes: [(0, b - a, b) for a, b in zip(sizes, accumulate(sizes), strict=True)]
+)
 ROWS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, SIZE - 1), st.integers(1, 300)).map(
         lambda row: (row[0], row[1], min(SIZE, row[1] + row[2]))
@@ -99,7 +80,7 @@ ROWS = st.lists(
 @pytest.mark.slow
 @examples(2)
 @given(
-    rows=ROWS,
+    rows=ROWS | ADJACENT,
     chosen=st.sets(st.integers(0, 59)),
     max_gap=st.sampled_from([-1, 0, 50, 5000]),
     worth_a_thread=st.sampled_from([1, 1000, 10**6]),
@@ -115,9 +96,8 @@ def test_each_range_is_handed_over_once(
         ranges = ranges_of(urls_in(directory), rows)
         collector = Collector(ranges, chosen.__contains__)
         asyncio.run(read_ranges(sources_in(directory, max_gap=max_gap), ranges, collector))
-    assert sorted(collector.taken) == list(range(len(rows)))
-    for row, (_, start, stop) in enumerate(rows):
-        assert collector.found(row) == BODY[start:stop]
+    assert sorted(collector.asked) == list(range(len(rows)))
+    assert collector.found() == [BODY[start:stop] for _, start, stop in rows]
 
 
 @pytest.mark.parametrize("where", [0, 2], ids=["file", "request"])
@@ -188,7 +168,7 @@ def test_nothing_is_received_after_a_cancelled_read(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert slow.running == 0
-        assert 0 < len(slow.taken) < len(rows)
+        assert 0 < len(slow.bodies) < len(rows)
 
     asyncio.run(run())
 
@@ -202,10 +182,10 @@ def test_a_failure_stops_the_others(tmp_path: Path) -> None:
     with pytest.raises(RangeError) as raised:
         asyncio.run(read_ranges(sources_in(tmp_path, max_gap=-1), ranges, collector))
     assert raised.value.row == 0
-    taken = len(collector.taken)
-    assert taken < 500
+    received = len(collector.bodies)
+    assert received < 500
     time.sleep(0.05)
-    assert len(collector.taken) == taken
+    assert len(collector.bodies) == received
 
 
 def test_what_the_receiver_raises_is_raised_as_it_is(tmp_path: Path) -> None:
@@ -292,7 +272,7 @@ def test_a_forked_process_has_threads_of_its_own(tmp_path: Path) -> None:
     def read() -> bytes:
         collector = Collector(ranges, lambda _: False)
         asyncio.run(read_ranges(sources, ranges, collector))
-        return collector.found(0)
+        return collector.found()[0]
 
     assert read() == BODY[:10]
     child = os.fork()
@@ -311,7 +291,7 @@ def test_several_event_loops_read_at_the_same_time(tmp_path: Path) -> None:
     def read(_: int) -> list[bytes]:
         collector = Collector(ranges, lambda row: row % 2 == 0)
         asyncio.run(read_ranges(sources, ranges, collector))
-        return [collector.found(row) for row in range(len(rows))]
+        return collector.found()
 
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(read, range(8)):

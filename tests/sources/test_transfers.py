@@ -21,6 +21,7 @@ from urllib3.util.connection import is_connection_dropped
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply, status
 from tests.servers.raw import RawServer
+from tests.sources.receivers import Taken
 from tests.untrusted_manifests import RAW
 from zarr_manifest.errors import SourceError, SourceNotFoundError
 from zarr_manifest.format import NO_CONDITIONS
@@ -67,7 +68,7 @@ HEAD = (
 )
 def test_a_cancelled_read_gives_its_connection_up(parts: tuple[bytes, ...]) -> None:
     """Whether it waits for the head of an answer or for the rest of a body."""
-    taken: list[int] = []
+    taken = Taken()
 
     async def read(server: Endless) -> None:
         reading = asyncio.ensure_future(
@@ -75,7 +76,7 @@ def test_a_cancelled_read_gives_its_connection_up(parts: tuple[bytes, ...]) -> N
                 location_of(server.url),
                 SourceRange(0, 99999999, True),
                 NO_CONDITIONS,
-                lambda before, _: taken.append(before),
+                taken,
             )
         )
         while not server.requests:
@@ -86,9 +87,9 @@ def test_a_cancelled_read_gives_its_connection_up(parts: tuple[bytes, ...]) -> N
         with pytest.raises(asyncio.CancelledError):
             await reading
         assert time.monotonic() - started < 0.3
-        before = list(taken)
+        before = list(taken.begins)
         assert await asyncio.to_thread(server.gone.wait, 5)
-        assert taken == before
+        assert taken.begins == before
 
     with Endless(*parts) as server:
         asyncio.run(read(server))

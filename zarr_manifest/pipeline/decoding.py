@@ -74,9 +74,10 @@ class ChunkDecoder(Struct, frozen=True):
             raise UndecodableError from error
 
     def decode_into(self, body: memoryview, view: memoryview) -> bool:
-        """Decode a chunk to where it goes; False if its size is not known to be the same."""
-        if self.stored_type is None or not (self.compressed or self.has_checksum):
-            return False
+        """Decode a chunk that is not stored as it is in memory to where it goes.
+
+        False if its size is not known to be the same.
+        """
         body = without_crc32c(body) if self.has_checksum else body
         if not self.compressed:
             if len(body) != len(view):

@@ -16,7 +16,14 @@ from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
 from zarr_manifest.pipeline.decoding import ChunkDecoder, UndecodableError
-from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, slice_bounds
+from zarr_manifest.sources import (
+    NO_MEMORY,
+    ManyRanges,
+    RangeError,
+    Receiver,
+    SourceObject,
+    slice_bounds,
+)
 from zarr_manifest.stores import requested_range
 
 if TYPE_CHECKING:
@@ -54,6 +61,8 @@ def is_numpy_memory(out: Any) -> bool:
     return type(memory) in (np.ndarray, np.memmap)
 
 
+_NOWHERE = (-1, -1)
+
 type AnyRequest = tuple[Any, Any, Any, Any, Any]
 """A :class:`ChunkRequest`, or a tuple as zarr makes it: naming its members takes half a µs."""
 
@@ -88,6 +97,13 @@ class Delivery(Struct):
         None if zarr has to decode the chunks, which are then kept in `undecoded`.
     checksums : dict of int to str
         What the bytes of chunks must match.
+    output : ndarray or None
+        What `values` is a part of; None if it is the output itself.
+
+    Attributes
+    ----------
+    memory : memoryview
+        All bytes of the output, if chunks may fill them as they are; else none.
     """
 
     requests: _Requests
@@ -96,23 +112,26 @@ class Delivery(Struct):
     decoder: ChunkDecoder | None
     checksums: dict[int, str] = field(default_factory=dict[int, str])
     undecoded: dict[int, memoryview] = field(default_factory=dict[int, memoryview])
+    output: npt.NDArray[Any] | None = None
+    memory: memoryview = NO_MEMORY
     is_verbatim: bool = False
-    _bytes: npt.NDArray[np.uint8] | None = None
+    _first: int = 0
+    _axes: tuple[int, ...] = ()
     _itemsize: int = 0
 
     def __post_init__(self) -> None:
-        decoder = self.decoder
+        decoder, values = self.decoder, self.values
         self.is_verbatim = decoder is not None and decoder.is_verbatim
-        is_writable = self.values.flags.writeable
-        if decoder is not None and self.values.dtype == decoder.stored_type and is_writable:
-            # Of each element along another axis: views of chunks need no more than an index.
-            self._bytes = self.values[..., np.newaxis].view(np.uint8)
-            self._itemsize = self.values.itemsize
+        if decoder is not None and values.dtype == decoder.stored_type:
+            self.memory = memory_of(values if self.output is None else self.output)
+            self._axes, self._itemsize = values.strides[::-1], values.itemsize
+        if self.memory and self.output is not None:
+            start = np.frombuffer(self.memory, np.uint8).ctypes.data
+            self._first = values.ctypes.data - start
 
     def of(self, positions: npt.NDArray[np.int64], ranges: ManyRanges) -> RangeDelivery:
         """Return the receiver of ranges of chunks."""
-        sizes = (ranges.stops - ranges.starts).tolist()
-        return RangeDelivery(self, positions.tolist(), sizes, ranges)
+        return RangeDelivery(self, positions.tolist(), ranges)
 
     def verify(self, position: int, body: memoryview) -> None:
         """Compare bytes with the checksum that the manifest states, if it does."""
@@ -128,9 +147,10 @@ class Delivery(Struct):
             self.undecoded[position] = memoryview(bytes(body))
             return
         try:
-            view = self.whole_chunk(request)
-            if view is not None and decoder.decode_into(body, view):
-                return
+            if not self.is_verbatim:
+                first, last = self.place(request)
+                if first < last and decoder.decode_into(body, self.memory[first:last]):
+                    return
             _, spec, chunk_selection, out_selection, _ = request
             selected = _selected(decoder.decode(body, spec), chunk_selection)
         except UndecodableError as error:
@@ -140,22 +160,39 @@ class Delivery(Struct):
             selected = selected.reshape(tuple(kept))
         self.values[out_selection] = selected
 
-    def whole_chunk(self, request: AnyRequest) -> memoryview | None:
-        """Return the memory that a chunk fills; None if it fills none as it is."""
-        if self._bytes is None:
-            return None
+    def place(self, request: AnyRequest) -> tuple[int, int]:
+        """Return the first byte of `memory` that a chunk fills as it is, and one past the last.
+
+        (-1, -1) if it does not.
+        """
+        if not self.memory:
+            return _NOWHERE
         _, spec, chunk_selection, out_selection, is_complete = request
         for part in () if is_complete else chunk_selection:
             if type(part) is not slice:
-                return None
-        for part in out_selection:
+                return _NOWHERE
+        if len(out_selection) != len(self._axes):
+            return _NOWHERE
+        first, nbytes = self._first, self._itemsize
+        for part, stride in zip(out_selection[::-1], self._axes, strict=True):
             if type(part) is not slice:
-                return None
-        view = self._bytes[out_selection].data
-        whole = math.prod(spec.shape) * self._itemsize
-        if view.nbytes != whole or not whole or not view.c_contiguous:
-            return None
-        return view.cast("B")
+                return _NOWHERE
+            start: int = part.start
+            length = part.stop - start
+            if length != 1 and stride != nbytes:
+                return _NOWHERE
+            first += start * stride
+            nbytes *= length
+        is_whole = nbytes == math.prod(spec.shape) * self._itemsize
+        return (first, first + nbytes) if is_whole else _NOWHERE
+
+
+def memory_of(values: npt.NDArray[Any]) -> memoryview:
+    """Return all bytes of an array; none if they are not contiguous, or may not be written."""
+    flags = values.flags
+    if not flags.writeable or not (flags.c_contiguous or flags.f_contiguous):
+        return NO_MEMORY
+    return values.reshape(-1, order="A").view(np.uint8).data
 
 
 def _selected(decoded: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
@@ -167,21 +204,27 @@ def _selected(decoded: npt.NDArray[Any], selection: Any) -> npt.NDArray[Any]:
     return np.asanyarray(selected)
 
 
-class RangeDelivery(Struct, frozen=True):
+class RangeDelivery(Receiver):
     """Receives ranges, each of which is a chunk."""
 
-    delivery: Delivery
-    positions: list[int]
-    sizes: list[int]
-    ranges: ManyRanges
+    def __init__(self, delivery: Delivery, positions: list[int], ranges: ManyRanges) -> None:
+        self.memory = delivery.memory if delivery.is_verbatim else NO_MEMORY
+        self.delivery = delivery
+        self.positions = positions
+        self.ranges = ranges
 
-    def destination(self, row: int) -> memoryview | None:
-        """Return where a chunk's stored bytes go; None if they must be checked or decoded."""
-        delivery, position = self.delivery, self.positions[row]
-        if not delivery.is_verbatim or position in delivery.checksums:
-            return None
-        view = delivery.whole_chunk(delivery.requests[position])
-        return view if view is not None and len(view) == self.sizes[row] else None
+    def places(self, rows: Sequence[int], sizes: Sequence[int]) -> list[int]:
+        """Return where chunks go that are stored as they are, and need not be verified."""
+        if not self.memory:
+            return super().places(rows, sizes)
+        place, requests = self.delivery.place, self.delivery.requests
+        checksums, positions = self.delivery.checksums, [self.positions[row] for row in rows]
+        spans = [_NOWHERE if n in checksums else place(requests[n]) for n in positions]
+        # A chunk that is stored with fewer bytes, or more, must be refused.
+        return [
+            first if last - first == nbytes else -1
+            for (first, last), nbytes in zip(spans, sizes, strict=True)
+        ]
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Decode chunks, and put their values where they go."""

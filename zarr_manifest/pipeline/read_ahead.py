@@ -27,7 +27,7 @@ from msgspec import Struct, field
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import verify_checksum
 from zarr_manifest.hierarchy import ChunkManifestTransformer, LocatedChunks, ManifestStore
-from zarr_manifest.sources import ManyRanges, RangeError, read_ranges
+from zarr_manifest.sources import ManyRanges, RangeError, Receiver, read_ranges
 
 #: Bytes that may have been read ahead, for all arrays that an event loop reads.
 MOST_BYTES_AHEAD = 64 * 1024 * 1024
@@ -400,7 +400,7 @@ class ReadAhead:
             for chunk in set(every).difference(arriving):
                 chunk.set_body(None)
             if arriving:
-                receiver = _AheadReceiver(arriving, checksums, asyncio.get_running_loop())
+                receiver = _AheadReceiver(arriving, checksums)
                 await read_ranges(store.sources, ManyRanges.joined(parts), receiver)
         except RangeError as failed:
             arriving[failed.row].reads.has_failed = True
@@ -467,20 +467,18 @@ class ReadAhead:
         self._drop_later()
 
 
-class _AheadReceiver(Struct, frozen=True):
+class _AheadReceiver(Receiver):
     """Takes the bytes of chunks that are read ahead, in the threads that have read them."""
 
-    chunks: Sequence[_ChunkAhead]
-    checksums: Sequence[str | None]
-    loop: asyncio.AbstractEventLoop
-
-    def destination(self, row: int) -> None:
-        """Return None: their destination is not known yet."""
+    def __init__(self, chunks: Sequence[_ChunkAhead], checksums: Sequence[str | None]) -> None:
+        self._chunks = chunks
+        self._checksums = checksums
+        self._loop = asyncio.get_running_loop()
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Keep copies: they are small parts of what was read."""
         for row, body in zip(rows, bodies, strict=True):
-            checksum = self.checksums[row]
+            checksum = self._checksums[row]
             if checksum is not None:
                 verify_checksum(checksum, body)
-            self.loop.call_soon_threadsafe(self.chunks[row].set_body, bytes(body))
+            self._loop.call_soon_threadsafe(self._chunks[row].set_body, bytes(body))

@@ -24,10 +24,11 @@ from zarr_manifest.pipeline.delivery import (
     Delivery,
     UndecodableChunkError,
     WantedChunks,
+    memory_of,
     verify_range,
 )
 from zarr_manifest.pipeline.shard_layout import InnerRanges, ShardLayout, inner_requests, tuple_of
-from zarr_manifest.sources import ManyRanges, RangeError, SourceObject, read_ranges
+from zarr_manifest.sources import ManyRanges, RangeError, Receiver, SourceObject, read_ranges
 
 _NONE = np.zeros(0, np.int64)
 
@@ -135,20 +136,21 @@ class Shard:
         with self._lock:
             if self._delivery is None:
                 spec = self.layout.spec
-                values = self.view
+                values, output = self.view, self._values
                 if values is None:
                     dtype = self.request.spec.dtype.to_native_dtype()
-                    values = np.empty(self._wanted.shape, dtype, order=spec.order)
-                self._delivery = Delivery(self._wanted, values, (), self.layout.decoder)
+                    values = output = np.empty(self._wanted.shape, dtype, order=spec.order)
+                decoder = self.layout.decoder
+                self._delivery = Delivery(self._wanted, values, (), decoder, output=output)
             return self._delivery
 
-    def destination(self, inner: int, nbytes: int) -> memoryview | None:
-        """Return where the bytes of an inner chunk go as they are; None if they do not."""
+    def place(self, inner: int, nbytes: int) -> int:
+        """Return where in the output's memory an inner chunk's bytes go as they are; -1 if not."""
         if self.view is None or not self.layout.decoder.is_verbatim:
-            return None
+            return -1
         delivery = self.delivery()
-        view = delivery.whole_chunk(delivery.requests[inner])
-        return view if view is not None and len(view) == nbytes else None
+        first, last = delivery.place(delivery.requests[inner])
+        return first if last - first == nbytes else -1
 
     def deliver(self, inner: int, body: memoryview) -> None:
         """Decode an inner chunk, and put its values where they go.
@@ -316,7 +318,7 @@ class ShardedSelection(WantedChunks):
                 shard.is_left = True
             else:
                 acceptable.append((shard, inner))
-        second = _InnerRead(acceptable, objects)
+        second = _InnerRead(acceptable, objects, memory_of(self.out.as_numpy_array()))
         await self._read_ranges(second.ranges(), second, second.shards)
         self._left += [shard.position for shard in group if shard.is_left]
 
@@ -342,7 +344,7 @@ class _IndexRow(NamedTuple):
     holds_index: bool
 
 
-class _FirstRead:
+class _FirstRead(Receiver):
     """Reads the indexes of shards, or whole shards."""
 
     def __init__(self, group: Sequence[Shard], objects: Sequence[SourceObject]) -> None:
@@ -370,9 +372,6 @@ class _FirstRead:
         columns = zip(*((row.shard.number, row.start, row.stop) for row in self._rows), strict=True)
         return ManyRanges(self._objects, *(np.array(column, np.int64) for column in columns))
 
-    def destination(self, row: int) -> None:
-        """Return None: all bytes must be decoded."""
-
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Take the bytes of indexes, or of whole shards."""
         for row, body in zip(rows, bodies, strict=True):
@@ -393,12 +392,16 @@ class _FirstRead:
             self.indexes.append((shard, inner))
 
 
-class _InnerRead:
+class _InnerRead(Receiver):
     """Reads inner chunks of shards."""
 
     def __init__(
-        self, indexes: Sequence[tuple[Shard, InnerRanges]], objects: Sequence[SourceObject]
+        self,
+        indexes: Sequence[tuple[Shard, InnerRanges]],
+        objects: Sequence[SourceObject],
+        memory: memoryview,
     ) -> None:
+        self.memory = memory
         self._objects = objects
         self.shards: list[Shard] = []
         self._inner: list[int] = []
@@ -411,15 +414,17 @@ class _InnerRead:
             starts, stops = inner.starts[present], inner.stops[present]
             columns.append((numbers, shard.start + starts, shard.start + stops))
         self._columns = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
-        self._sizes = (self._columns[2] - self._columns[1]).tolist()
 
     def ranges(self) -> ManyRanges:
         """Return what is to be read."""
         return ManyRanges(self._objects, *self._columns)
 
-    def destination(self, row: int) -> memoryview | None:
-        """Return the destination of an inner chunk's stored bytes; None if it must be decoded."""
-        return self.shards[row].destination(self._inner[row], self._sizes[row])
+    def places(self, rows: Sequence[int], sizes: Sequence[int]) -> list[int]:
+        """Return where inner chunks go that are stored as they are."""
+        return [
+            self.shards[row].place(self._inner[row], nbytes)
+            for row, nbytes in zip(rows, sizes, strict=True)
+        ]
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Decode inner chunks, and put their values where they go."""

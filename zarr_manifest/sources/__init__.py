@@ -44,9 +44,9 @@ from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
+    from zarr_manifest.sources.arrival import NO_MEMORY, Arrival, Receiver
     from zarr_manifest.sources.each_range import read_each
     from zarr_manifest.sources.object_reader import ObjectReader as ObjectReader
-    from zarr_manifest.sources.object_reader import Take as Take
     from zarr_manifest.sources.object_reader import known_cause
     from zarr_manifest.sources.present_states import ObjectVersion, Pace, object_states
     from zarr_manifest.sources.range_reading import (
@@ -61,6 +61,7 @@ if not TYPE_CHECKING:
     __getattr__ = from_modules(
         __name__,
         {
+            "arrival": "NO_MEMORY Receiver",
             "each_range": "read_each",
             "object_reader": "known_cause",
             "present_states": "ObjectVersion Pace object_states",

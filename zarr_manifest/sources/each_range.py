@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError, ShortReadError
+from zarr_manifest.sources.arrival import Receiver
 from zarr_manifest.sources.byte_ranges import SourceRange
 from zarr_manifest.sources.concurrency import in_decoding_thread
 from zarr_manifest.sources.range_reading import ManyRanges, RangeError, read_ranges
@@ -58,7 +59,7 @@ async def read_each(sources: Sources, ranges: ManyRanges, use: Use, fail: Fail) 
         await reading.read_alone(sources, row, [row])
 
 
-class _EachRange:
+class _EachRange(Receiver):
     """Receives ranges, and remembers which have arrived."""
 
     def __init__(self, ranges: ManyRanges, use: Use, fail: Fail) -> None:
@@ -104,10 +105,6 @@ class _EachRange:
         else:
             await in_decoding_thread(self._use, [row], [body])
         return [row]
-
-    def destination(self, row: int) -> memoryview | None:
-        """Return None: all bytes are looked at."""
-        return None
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
         """Hand over some ranges."""

@@ -28,7 +28,7 @@ from zarr_manifest.sources.byte_ranges import SourceRange, bounds_in, missing_ob
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from zarr_manifest.sources.object_reader import Take
+    from zarr_manifest.sources.arrival import Arrival
 
 
 class ObjectPart(Struct, frozen=True):
@@ -168,7 +168,7 @@ class GivenReader(Struct, frozen=True):
         return False
 
     async def read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+        self, key: str, span: SourceRange, conditions: Conditions, arrival: Arrival | None = None
     ) -> memoryview:
         """Return the bytes of a range of an object."""
         start, stop = span.start, span.stop

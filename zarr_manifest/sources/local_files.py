@@ -21,7 +21,7 @@ from zarr_manifest.sources.concurrency import in_decoding_thread
 from zarr_manifest.sources.directories import Directory, OpenFile, directory_found, require_regular
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.object_reader import Take
+    from zarr_manifest.sources.arrival import Arrival
 
 
 class FileReader(Struct, frozen=True):
@@ -31,7 +31,7 @@ class FileReader(Struct, frozen=True):
     on_disk: bool = True
 
     async def read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+        self, key: str, span: SourceRange, conditions: Conditions, arrival: Arrival | None = None
     ) -> memoryview:
         """Return the bytes of a range of a file."""
         # In few threads: each that has read a large file keeps as much memory for the next.

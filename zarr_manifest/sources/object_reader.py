@@ -44,10 +44,10 @@ from zarr_manifest.sources.concurrency import in_decoding_thread
 from zarr_manifest.sources.processes import require_obstore_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
+
+    from zarr_manifest.sources.arrival import Arrival
 
 # Bodies of at least this many bytes are taken piece by piece.
 LARGE = 1024 * 1024
@@ -61,13 +61,6 @@ PAGE = 1000
 
 # Not all of its overloads have known types.
 _list: Any = getattr(obs, "list")  # noqa: B009
-
-type Take = Callable[[int, memoryview], None]
-"""Takes some of the bytes that are read, after so many others. None before: from the beginning.
-
-Their memory is used again once it returns. To collect a large body first takes twice the time: the
-system has to clear memory for it.
-"""
 
 
 class ObjectReader(Protocol):
@@ -83,11 +76,11 @@ class ObjectReader(Protocol):
         ...
 
     async def read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+        self, key: str, span: SourceRange, conditions: Conditions, arrival: Arrival | None = None
     ) -> memoryview:
         """Return the bytes of a range of an object.
 
-        Those of a large one may be given to `take` as they arrive: then none are left to return.
+        Those of a large one may be given to `arrival` at once: then none are left to return.
         After a failure, they may be taken again from the beginning.
         """
         ...
@@ -108,13 +101,13 @@ class ObstoreReader(Struct, frozen=True):
         return isinstance(self.store, LocalStore | MemoryStore)
 
     async def read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+        self, key: str, span: SourceRange, conditions: Conditions, arrival: Arrival | None = None
     ) -> memoryview:
-        """Return the bytes of a range of an object that `take` has not taken."""
+        """Return the bytes of a range of an object that `arrival` has not taken."""
         require_obstore_threads()
         if span.past_caches:
             again = ObstoreReader(past_caches(self.store))
-            return await again.read(key, replace(span, past_caches=False), conditions, take)
+            return await again.read(key, replace(span, past_caches=False), conditions, arrival)
         try:
             try:
                 answer = await self._request(key, span, conditions)
@@ -124,7 +117,7 @@ class ObstoreReader(Struct, frozen=True):
                 # The server may have made its own tag weak, which no condition matches.
                 answer = await self._request(key, span, conditions.version_only())
             _check_answer(answer, span, conditions)
-            return await _body(answer, take)
+            return await _body(answer, arrival)
         except _FOREIGN_ERRORS as error:
             size: int | None = None
             if _may_be_out_of_bounds(error, span):
@@ -255,11 +248,11 @@ def _check_answer(answer: GetResult, span: SourceRange, conditions: Conditions) 
     span.require_sent(*answer.range, meta["size"])
 
 
-async def _body(answer: GetResult, take: Take | None) -> memoryview:
+async def _body(answer: GetResult, arrival: Arrival | None) -> memoryview:
     first, last = answer.range
     announced, arrived = last - first, 0
     body = memoryview(b"")
-    if take is None or announced < LARGE:
+    if arrival is None or announced < LARGE:
         body = memoryview(await answer.bytes_async())
         arrived = len(body)
     else:
@@ -267,7 +260,7 @@ async def _body(answer: GetResult, take: Take | None) -> memoryview:
         async for piece in answer.stream(min_chunk_size=_LEAST_PIECE):
             view = memoryview(piece)
             if arrived + len(view) <= announced:
-                await in_decoding_thread(take, arrived, view)
+                await in_decoding_thread(arrival.take, arrived, view)
             arrived += len(view)
     if arrived != announced:
         raise short_body(announced, arrived)

@@ -7,7 +7,7 @@ import itertools
 import threading
 from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,11 +17,11 @@ from msgspec import Struct, structs
 from zarr_manifest.errors import ManifestError, RangeOutOfBoundsError
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Location
+from zarr_manifest.sources.arrival import Arrival, Receiver, runs_of
 from zarr_manifest.sources.byte_ranges import SourceRange, out_of_bounds
 from zarr_manifest.sources.concurrency import (
     Budget,
     all_or_none,
-    decoding,
     in_decoding_thread,
     thread_count,
 )
@@ -103,21 +103,6 @@ class ManyRanges(Struct, frozen=True):
         return list(zip(starts, stops, strict=True))
 
 
-class Receiver(Protocol):
-    """Takes the bytes of ranges; called in several threads at the same time."""
-
-    def destination(self, row: int) -> memoryview | None:
-        """Return where the bytes of a range go as they are; None if they have to be decoded.
-
-        As many bytes as the range has, writable and contiguous.
-        """
-        ...
-
-    def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        """Take the bytes of some ranges that have no destination; their memory is used again."""
-        ...
-
-
 class RangeError(Exception):
     """A range cannot be read.
 
@@ -188,8 +173,8 @@ _MOST_REQUESTS = 32
 # So many bytes of local files are worth another thread.
 _WORTH_A_THREAD = 1024 * 1024
 
-# One vectored read fills at most 1024 destinations on Linux.
-_MOST_DESTINATIONS = 512
+# One vectored read fills at most 1024 views of memory on Linux.
+_MOST_VIEWS = 512
 
 # After so many bytes, a thread checks whether to stop.
 _MOST_BYTES_PER_CALL = 16 * 1024 * 1024
@@ -240,11 +225,11 @@ class _Reading(Struct, frozen=True):
 
     async def _answer(self, source: SourceObject, rows: list[int], request: PlannedRequest) -> None:
         span = SourceRange(request.start, request.stop, True)
-        arrival = Arrival(self.ranges, rows, request, self.receiver, self.stop)
+        arrival = Arrival(rows, self.ranges.spans(rows), request.start, self.receiver, self.stop)
         # Once all requests that can be sent now have been.
         preparing = asyncio.get_running_loop().call_soon(arrival.prepare)
         try:
-            body = await self.sources.fetch(source.location, span, source.conditions, arrival.take)
+            body = await self.sources.fetch(source.location, span, source.conditions, arrival)
         except RangeOutOfBoundsError as error:
             if len(rows) == 1:
                 raise RangeError(rows[0], error) from error.__cause__
@@ -271,7 +256,7 @@ class _Reading(Struct, frozen=True):
                 part.reader.opened(part.key, part.source.conditions) as file,
             ):
                 self._require_within(part, file)
-                others = self._read_to_destinations(part, file)
+                others = self._read_to_places(part, file)
                 self._read_others(structs.replace(part, rows=others), file)
 
     def _require_within(self, part: _FileRanges, file: OpenFile) -> None:
@@ -282,26 +267,25 @@ class _Reading(Struct, frozen=True):
             with _naming(row, part.source.location):
                 raise out_of_bounds(SourceRange(first, last, True), file.size)
 
-    def _read_to_destinations(self, part: _FileRanges, file: OpenFile) -> list[int]:
-        """Read ranges directly to their destinations, adjacent ones together; return other rows."""
-        others: list[int] = []
-        run: list[memoryview] = []
-        run_start = run_stop = 0
-        for row, (first, last) in zip(part.rows, self.ranges.spans(part.rows), strict=True):
-            view = self.receiver.destination(row)
-            if view is None:
-                others.append(row)
-                continue
-            full = len(run) == _MOST_DESTINATIONS or run_stop - run_start >= _MOST_BYTES_PER_CALL
-            if first != run_stop or full:
-                if self.stop.is_set():
-                    return []
-                file.read_into(run_start, run)
-                run, run_start = [], first
-            run.append(view)
-            run_stop = last
-        file.read_into(run_start, run)
-        return others
+    def _read_to_places(self, part: _FileRanges, file: OpenFile) -> list[int]:
+        """Read ranges directly to their places, adjacent ones together; return other rows."""
+        starts, stops = self.ranges.starts[part.rows], self.ranges.stops[part.rows]
+        places = self.receiver.places(part.rows, (stops - starts).tolist())
+        views: list[memoryview] = []
+        call_start = call_stop = 0
+        for run in runs_of(starts, stops, places):
+            for start in range(run.start, run.stop, _MOST_BYTES_PER_CALL):
+                stop = min(start + _MOST_BYTES_PER_CALL, run.stop)
+                is_full = len(views) == _MOST_VIEWS or stop - call_start > _MOST_BYTES_PER_CALL
+                if start != call_stop or is_full:
+                    if self.stop.is_set():
+                        return []
+                    file.read_into(call_start, views)
+                    views, call_start = [], start
+                views.append(run.within(self.receiver.memory, start, stop))
+                call_stop = stop
+        file.read_into(call_start, views)
+        return [row for row, place in zip(part.rows, places, strict=True) if place < 0]
 
     def _read_others(self, part: _FileRanges, file: OpenFile) -> None:
         for request in self.sources.plan(part.source.location, self.ranges.spans(part.rows)):
@@ -343,118 +327,3 @@ def _naming(row: int, location: Location) -> Generator[None]:
     except ManifestError as error:
         located = error.in_context(location=str(location))
         raise RangeError(row, located) from error.__cause__
-
-
-# What arrives ------------------------------------------------------------------
-
-type _Destinations = list[npt.NDArray[np.uint8] | None]
-
-
-class Arrival:
-    """Gives ranges their bytes, each as soon as it is complete, and all of one answer.
-
-    They are decoded while the rest arrives, before their memory leaves the cache.
-
-    Parameters
-    ----------
-    ranges : ManyRanges
-        All ranges.
-    rows : sequence of int
-        Those that the request covers, ordered by their starts.
-    request : PlannedRequest
-        The request.
-    receiver : Receiver
-        Takes the bytes.
-    stop : threading.Event
-        Once it is set, nothing is received any more.
-    """
-
-    def __init__(
-        self,
-        ranges: ManyRanges,
-        rows: Sequence[int],
-        request: PlannedRequest,
-        receiver: Receiver,
-        stop: threading.Event,
-    ) -> None:
-        self._rows = rows
-        self._spans = ranges.spans(rows)
-        self._start = request.start
-        self._receiver = receiver
-        self._stop = stop
-        self._complete = 0
-        self._bodies: dict[int, memoryview] = {}
-        self._received: set[int] = set()
-        self._known: _Destinations | None = None
-        self._lock = threading.Lock()
-
-    def prepare(self) -> None:
-        """Find the destinations while the request is under way."""
-        self._destinations()
-
-    def _destinations(self) -> _Destinations:
-        with self._lock:
-            if self._known is None:
-                views = map(self._receiver.destination, self._rows)
-                self._known = [
-                    None if view is None else np.frombuffer(view, np.uint8) for view in views
-                ]
-            return self._known
-
-    def take(self, before: int, piece: memoryview) -> None:
-        """Take a piece: from the beginning, or the one that follows the last."""
-        bodies = self._place(before, piece)
-        if bodies:
-            with decoding():
-                self._receive(bodies)
-
-    def _place(self, before: int, piece: memoryview) -> dict[int, memoryview]:
-        """Put a piece where it belongs, and return ranges without a destination, once complete."""
-        if before == 0:
-            self._complete = 0
-            self._bodies.clear()
-        first = self._start + before
-        last = first + len(piece)
-        destinations = self._destinations()
-        complete: dict[int, memoryview] = {}
-        for number in range(self._complete, len(self._rows)):
-            start, stop = self._spans[number]
-            if start >= last:
-                break
-            if number == self._complete and stop <= last:
-                self._complete += 1
-            begin, end = max(start, first), min(stop, last)
-            if begin >= end:
-                continue  # inside a longer one, and complete
-            destination, part = destinations[number], piece[begin - first : end - first]
-            if destination is not None:
-                # Unlike memoryviews, arrays let other threads run while they are copied.
-                destination[begin - start : end - start] = np.frombuffer(part, np.uint8)
-            elif number not in self._received:  # of an earlier attempt
-                self._keep(number, begin - start, part)
-                if stop <= last:
-                    complete[number] = self._bodies.pop(number)
-        return complete
-
-    def _keep(self, number: int, position: int, part: memoryview) -> None:
-        start, stop = self._spans[number]
-        if len(part) == stop - start:
-            self._bodies[number] = part
-        else:
-            if number not in self._bodies:
-                self._bodies[number] = memoryview(bytearray(stop - start))
-            self._bodies[number][position : position + len(part)] = part
-
-    def _receive(self, bodies: dict[int, memoryview]) -> None:
-        if not self._stop.is_set():
-            rows = [self._rows[number] for number in bodies]
-            self._receiver.receive(rows, list(bodies.values()))
-            self._received.update(bodies)
-
-    def finish(self, body: memoryview) -> None:
-        """Take everything."""
-        self._receive(self._place(0, body))
-
-    def left(self) -> list[int]:
-        """Return the rows that have not been received."""
-        return [row for number, row in enumerate(self._rows) if number not in self._received]

@@ -38,7 +38,8 @@ from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader, Take
+    from zarr_manifest.sources.arrival import Arrival
+    from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
     from zarr_manifest.sources.web import WebReader
 
 # `python -m benchmarks gaps` shows the effect of other values.
@@ -126,11 +127,11 @@ class Sources:
         location: Location,
         span: SourceRange,
         conditions: Conditions = NO_CONDITIONS,
-        take: Take | None = None,
+        arrival: Arrival | None = None,
     ) -> memoryview:
         """Return the bytes of a range, which is requested as it is; see :class:`SourceRange`.
 
-        Those that are given to `take`, in a thread, as they arrive are not returned.
+        Those that are given to `arrival`, in a thread, are not returned.
 
         Raises
         ------
@@ -143,7 +144,7 @@ class Sources:
             return memoryview(b"")
         try:
             reader, key = await self.reader_of(location)
-            return await reader.read(key, span, conditions, take)
+            return await reader.read(key, span, conditions, arrival)
         except ManifestError as error:
             raise error.in_context(location=str(location)) from error.__cause__
 

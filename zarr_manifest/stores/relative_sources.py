@@ -49,7 +49,7 @@ from zarr_manifest.stores.web_store import WebStore
 from zarr_manifest.zarr_internals import StoreOnStore, wrapped_store
 
 if TYPE_CHECKING:
-    from zarr_manifest.sources import ObjectReader, Take
+    from zarr_manifest.sources import Arrival, ObjectReader
 
 _REFUSED = ("403 Forbidden", "401 Unauthorized")
 
@@ -199,7 +199,7 @@ class _ZarrStoreReader(Struct, frozen=True):
         return buffer
 
     async def read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+        self, key: str, span: SourceRange, conditions: Conditions, arrival: Arrival | None = None
     ) -> memoryview:
         if conditions:
             raise SourceError(

@@ -47,7 +47,8 @@ from zarr_manifest.sources.web.server import WebServer
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
-    from zarr_manifest.sources.object_reader import ObjectReader, Take
+    from zarr_manifest.sources.arrival import Arrival
+    from zarr_manifest.sources.object_reader import ObjectReader
 
 _MOST_REDIRECTS = 5
 
@@ -92,10 +93,10 @@ class WebReader:
         return self if server is self.server else WebReader(server, self._follow)
 
     async def read(
-        self, key: str, span: SourceRange, conditions: Conditions, take: Take | None = None
+        self, key: str, span: SourceRange, conditions: Conditions, arrival: Arrival | None = None
     ) -> memoryview:
-        """Return the bytes of a range of an object that `take` has not taken, in a thread."""
-        return await in_request_thread(partial(self._at, key, _reading(span, conditions, take)))
+        """Return the bytes of a range of an object that `arrival` has not taken, in a thread."""
+        return await in_request_thread(partial(self._at, key, _reading(span, conditions, arrival)))
 
     def read_sync(
         self, key: str, span: SourceRange, conditions: Conditions = NO_CONDITIONS
@@ -181,7 +182,7 @@ class WebReader:
 def _reading(
     span: SourceRange,
     conditions: Conditions,
-    take: Take | None,
+    arrival: Arrival | None,
     learn: Callable[[Answer], None] | None = None,
 ) -> _Ask[memoryview]:
     """Return what asks for a range of an object; `learn` is given each answer of a web server."""
@@ -194,7 +195,7 @@ def _reading(
             answer.require(span, conditions)
             if learn is not None:
                 learn(answer)
-            return _body(response, answer.stop - answer.start, transfer, take)
+            return _body(response, answer.stop - answer.start, transfer, arrival)
 
         found = reader.exchange(key, span, conditions, transfer, use)
         if isinstance(found, Unexplained) and found.status == 412 and conditions.are_sent:
@@ -236,27 +237,40 @@ def _answer(answer: Answer, _response: BaseHTTPResponse) -> Answer:
 
 
 def _body(
-    response: BaseHTTPResponse, size: int, transfer: Transfer, take: Take | None
+    response: BaseHTTPResponse, size: int, transfer: Transfer, arrival: Arrival | None
 ) -> memoryview:
-    """Return the bytes that follow, and that `take` has not taken."""
-    if size < _PIECE or (take is None and size <= _MOST_ANNOUNCED):
+    """Return the bytes that follow, and that `arrival` has not taken."""
+    if size < _PIECE or (arrival is None and size <= _MOST_ANNOUNCED):
         whole = response.read(size, decode_content=False)
         if len(whole) != size:
             raise IncompleteRead(len(whole), size - len(whole))
         return memoryview(whole)
+
+    def fill(part: memoryview, before: int) -> int:
+        after = before + transfer.receive_into(part, response)
+        if after != before + len(part):
+            raise IncompleteRead(after, size - after)
+        return after
+
     body = bytearray()
     memory = memoryview(bytearray(_PIECE))
-    for before in range(0, size, _PIECE):
-        piece = memory[: size - before]
-        count = transfer.receive_into(piece, response)
-        if count != len(piece):
-            raise IncompleteRead(before + count, size - before - count)
-        if take is None:
-            body += piece
-            continue
+    before = 0
+    while before < size:
         with transfer.handing_over:
             transfer.require_wanted()
-            take(before, piece)
+            room = None if arrival is None else arrival.room(before)
+            if room is not None:
+                before = fill(room, before)
+                continue
+        piece = memory[: size - before]
+        after = fill(piece, before)
+        if arrival is None:
+            body += piece
+        else:
+            with transfer.handing_over:
+                transfer.require_wanted()
+                arrival.take(before, piece)
+        before = after
     return memoryview(body)
 
 
