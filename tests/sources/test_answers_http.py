@@ -18,7 +18,7 @@ from tests.hierarchies import declare_manifest
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import FileServer
 from tests.servers.raw import RawServer
-from tests.untrusted_manifests import RAW, VALUES, declare, refused
+from tests.untrusted_manifests import RAW, refused
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.sources import (
     NamedStores,
@@ -56,11 +56,6 @@ def correct(request: str) -> bytes:
     return reply(206, RAW[first:stop], f"Content-Range: bytes {first}-{stop - 1}/{len(RAW)}")
 
 
-def honest_at_first(other: Callable[[str], bytes]) -> Answer:
-    """Answer the question well, and the reads in another way."""
-    return lambda request: [correct(request) if range_of(request) == (0, 1) else other(request)]
-
-
 def fetch(server: RawServer, span: SourceRange, **client: Any) -> bytes:
     options = {"retry_config": NO_RETRIES, "client_options": client}
     sources = Sources({server.url: options}, reader_of(obstore.store.MemoryStore()))
@@ -68,21 +63,6 @@ def fetch(server: RawServer, span: SourceRange, **client: Any) -> bytes:
     return bytes(in_own_loop(sources.fetch(location, span)))
 
 
-def test_correct_answers() -> None:
-    with RawServer(lambda request: [correct(request)]) as server:
-        assert fetch(server, WHOLE) == RAW
-        assert fetch(server, PART) == RAW[4:12]
-
-
-def test_a_server_without_ranges() -> None:
-    with RawServer(lambda _: [reply(200, RAW)]) as server:
-        assert fetch(server, WHOLE) == RAW
-        with pytest.raises(zm.errors.SourceError, match="range"):
-            fetch(server, PART)
-
-
-@pytest.mark.parametrize("span", [WHOLE, PART], ids=["whole", "part"])
-@pytest.mark.parametrize("asking", [True, False], ids=["always", "after the question"])
 @pytest.mark.parametrize(
     "headers",
     [
@@ -101,7 +81,7 @@ def test_a_server_without_ranges() -> None:
         *("past the end", "multipart", "encoded"),
     ],
 )
-def test_a_wrong_part(headers: list[str], span: SourceRange, asking: bool) -> None:
+def test_a_wrong_part(headers: list[str]) -> None:
     """It has the right length, and the right status; nothing else."""
 
     def wrong(request: str) -> bytes:
@@ -110,27 +90,15 @@ def test_a_wrong_part(headers: list[str], span: SourceRange, asking: bool) -> No
         stated = [header.format(*numbers) for header in headers]
         return reply(206, bytes(stop - first), *stated)
 
-    answer: Answer = (lambda request: [wrong(request)]) if asking else honest_at_first(wrong)
-    with RawServer(answer) as server, pytest.raises(zm.ManifestError) as raised:
-        fetch(server, span)
+    with (
+        RawServer(lambda request: [wrong(request)]) as server,
+        pytest.raises(zm.ManifestError) as raised,
+    ):
+        fetch(server, PART)
     assert raised.value.code in ("source_error", "short_read", "range_out_of_bounds")
 
 
-def test_a_part_of_an_object_of_unknown_size() -> None:
-    """Such a part may be all that was requested, but not all that there is."""
-
-    def part(request: str) -> bytes:
-        first, stop = range_of(request) or (0, 8)
-        return reply(206, RAW[first:stop], f"Content-Range: bytes {first}-{stop - 1}/*")
-
-    with RawServer(lambda request: [part(request)]) as server:
-        assert fetch(server, PART) == RAW[4:12]
-        with pytest.raises(zm.errors.SourceError, match="does not say how large"):
-            fetch(server, WHOLE)
-
-
-@pytest.mark.parametrize("span", [WHOLE, PART], ids=["whole", "part"])
-def test_two_ranges_at_once(span: SourceRange) -> None:
+def test_two_ranges_at_once() -> None:
     def wrong(request: str) -> bytes:
         first, stop = range_of(request) or (0, 24)
         stated = f"Content-Range: bytes {first}-{stop - 1}/24"
@@ -140,18 +108,7 @@ def test_two_ranges_at_once(span: SourceRange) -> None:
         RawServer(lambda request: [wrong(request)]) as server,
         pytest.raises(zm.errors.SourceError),
     ):
-        fetch(server, span)
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "br", "aws-chunked, zstd"])
-def test_an_encoded_object(encoding: str) -> None:
-    body = reply(200, RAW, f"Content-Encoding: {encoding}")
-    for answer in (lambda _: [body], honest_at_first(lambda _: body)):
-        with (
-            RawServer(answer) as server,
-            pytest.raises(zm.errors.SourceError),
-        ):
-            fetch(server, WHOLE)
+        fetch(server, PART)
 
 
 @pytest.mark.parametrize(
@@ -175,15 +132,6 @@ def test_numbers_that_are_none(headers: list[str]) -> None:
                 fetch(server, WHOLE)
 
 
-@pytest.mark.parametrize("status", [201, 202, 204, 300, 304, 405, 418])
-def test_a_status_that_means_no_object(status: int) -> None:
-    with (
-        RawServer(lambda _: [reply(status, b"")]) as server,
-        pytest.raises(zm.errors.SourceError, match=str(status)),
-    ):
-        fetch(server, WHOLE)
-
-
 # ---------------------------------------------------------------- time
 
 
@@ -197,12 +145,10 @@ def trickle(start: bytes) -> Iterable[bytes | float]:
 SLOW: dict[str, Answer] = {
     "never": lambda _: [60.0],
     "head": lambda _: trickle(b"HTTP/1.1 200 OK\r\nX-Header: "),
-    "status": lambda _: trickle(b"HTTP/1.1 200 "),
-    "body": honest_at_first(correct),
 }
 
 
-@pytest.mark.parametrize("what", ["never", "head", "status"])
+@pytest.mark.parametrize("what", SLOW)
 def test_a_server_that_keeps_readers_waiting(what: str) -> None:
     started = time.monotonic()
     with (
@@ -283,7 +229,7 @@ def test_a_document_without_an_end(root: Path, size: str) -> None:
         assert "20,000,000,000" in str(error)
 
 
-@pytest.mark.parametrize("entry", [{}, {"length": 20_000_000_000}, {"offset": 1}])
+@pytest.mark.parametrize("entry", [{}, {"length": 20_000_000_000}])
 def test_a_large_object_for_a_small_chunk(root: Path, entry: dict[str, int]) -> None:
     with RawServer(endless("20000000000")) as server:
         zarr.create_array(root / "a", shape=8, chunks=8, dtype="u1", compressors=None)
@@ -308,10 +254,3 @@ def test_the_limit_of_a_chunk(root: Path, http_server: FileServer) -> None:
             zarr.open(zm.ManifestStore(root, allow=[http_server.url], limits=limits), mode="r")[
                 "a"
             ][...]  # type: ignore[index]
-
-
-def test_an_ordinary_chunk_within_the_limit(root: Path, http_server: FileServer) -> None:
-    http_server.put("d/f.bin", RAW)
-    declare(root, f"{http_server.url}/d/f.bin")
-    store = zm.ManifestStore(root, allow=[http_server.url], limits=zm.Limits(chunk_bytes=0))
-    assert zarr.open(store, mode="r")["a"][...].tolist() == VALUES  # type: ignore[index,union-attr]

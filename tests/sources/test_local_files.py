@@ -165,8 +165,7 @@ def top(tmp_path: Path) -> Path:
     return tmp_path
 
 
-LEAVING = ["file", "directory/f", "absolute", "chain", "dangling", "directory/nothing"]
-LEAVING += ["dangling directory/f", "../private/f", "d/../../private/f"]
+LEAVING = ["directory/f", "absolute", "chain", "dangling directory/f", "d/../../private/f"]
 
 
 @pytest.mark.usefixtures("way")
@@ -182,7 +181,7 @@ def test_links_that_lead_out(top: Path, key: str) -> None:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("others", [["private"], ["private/f"], ["link"], ["elsewhere", "private"]])
+@pytest.mark.parametrize("others", [["private/f"], ["elsewhere", "link"]])
 def test_links_into_what_was_authorised(top: Path, others: list[str]) -> None:
     (top / "link").symlink_to("private")
     directory = Directory(str(top / "root"), tuple(str(top / other) for other in others))
@@ -194,7 +193,7 @@ def test_links_into_what_was_authorised(top: Path, others: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("target", ["d/f", "{root}/d/f", "../root/d/f", "{top}/again/root/d/f"])
+@pytest.mark.parametrize("target", ["../root/d/f", "{top}/again/root/d/f"])
 def test_links_that_stay_inside(top: Path, target: str) -> None:
     (top / "again").symlink_to(top)
     (top / "root/inside").symlink_to(target.format(top=top, root=top / "root"))

@@ -13,7 +13,7 @@ import zarr
 
 import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES
-from tests.servers.http_files import FileServer, redirect, reset, status, truncate
+from tests.servers.http_files import FileServer, redirect, status, truncate
 from tests.servers.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
 from zarr_manifest.locations import Base, Location
@@ -29,13 +29,12 @@ def root(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------- redirects
 
 
-@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirect_to_another_origin(
-    root: Path, http_server: FileServer, second_http_server: FileServer, code: int
+    root: Path, http_server: FileServer, second_http_server: FileServer
 ) -> None:
     second_http_server.put("e/f.bin", RAW)
     target = f"{second_http_server.url}/e/f.bin?signature=SECRET"
-    http_server.script("d/f.bin", redirect(target, code), sticky=True)
+    http_server.script("d/f.bin", redirect(target), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin")
     error = refused(root, allow=[f"{http_server.url}/d/"])
     assert second_http_server.requests == []
@@ -43,50 +42,6 @@ def test_redirect_to_another_origin(
     allow = [f"{http_server.url}/d/", *suggested(error)]
     assert read(root, allow=allow) == VALUES
     assert {r.target for r in second_http_server.requests} == {"/e/f.bin?signature=SECRET"}
-
-
-def test_redirect_within_the_prefix(root: Path, http_server: FileServer) -> None:
-    http_server.put("d/g.bin", RAW)
-    http_server.script("d/f.bin", redirect("g.bin"), sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
-    assert read(root, allow=[f"{http_server.url}/d/"]) == VALUES
-
-
-def test_redirect_out_of_the_prefix_on_the_same_host(root: Path, http_server: FileServer) -> None:
-    http_server.put("e/f.bin", RAW)
-    http_server.script("d/f.bin", redirect("/e/f.bin"), sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, allow=[f"{http_server.url}/d/"])
-    assert all(r.target == "/d/f.bin" for r in http_server.requests)
-
-
-def test_redirect_of_a_redirect(
-    root: Path, http_server: FileServer, second_http_server: FileServer
-) -> None:
-    http_server.script("d/f.bin", redirect("/d/g.bin"), sticky=True)
-    http_server.script("d/g.bin", redirect(f"{second_http_server.url}/f.bin"), sticky=True)
-    second_http_server.put("f.bin", RAW)
-    declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, allow=[f"{http_server.url}/d/"])
-    assert second_http_server.requests == []
-
-
-def test_redirect_loop(root: Path, http_server: FileServer) -> None:
-    http_server.script("d/f.bin", redirect("/d/f.bin"), sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, zm.errors.SourceError, allow=[f"{http_server.url}/d/"])
-    assert len(http_server.requests) < 20
-
-
-@pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "ftp://host/f.bin", "//user:secret@host/f.bin", "/d/%2e%2e/e"]
-)
-def test_redirect_to_an_unsupported_location(
-    root: Path, http_server: FileServer, target: str
-) -> None:
-    http_server.script("d/f.bin", redirect(target), sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, allow=[f"{http_server.url}/d/"])
 
 
 def test_redirect_to_a_file_is_refused_even_when_files_are_authorised(
@@ -97,14 +52,6 @@ def test_redirect_to_a_file_is_refused_even_when_files_are_authorised(
     http_server.script("d/f.bin", redirect((tmp_path / "f.bin").as_uri()), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin")
     refused(root, allow=[f"{http_server.url}/d/", tmp_path.as_uri()])
-
-
-@pytest.mark.parametrize("name", ["f.bin", "416 orange.bin"])
-def test_redirect_without_a_target(root: Path, http_server: FileServer, name: str) -> None:
-    """The same error if its text, with the URL or the time in it, resembles that of a range."""
-    http_server.script(f"d/{name}", redirect(None), sticky=True)
-    declare(root, f"{http_server.url}/d/{name.replace(' ', '%20')}")
-    refused(root, zm.errors.SourceError, allow=[f"{http_server.url}/d/"])
 
 
 def test_headers_do_not_follow_a_redirect(
@@ -125,31 +72,6 @@ def test_headers_do_not_follow_a_redirect(
     assert second_http_server.requests
     for sent in second_http_server.requests:
         assert not headers.keys() & sent.headers.keys()
-
-
-@pytest.mark.parametrize("failure", ["unavailable", "reset"])
-def test_redirect_after_a_transient_failure(
-    root: Path, http_server: FileServer, second_http_server: FileServer, failure: str
-) -> None:
-    """The first question fails; what is retried afterwards redirects."""
-    first = status(503) if failure == "unavailable" else reset()
-    second_http_server.put("f.bin", RAW)
-    elsewhere = redirect(f"{second_http_server.url}/f.bin")
-    http_server.script("d/f.bin", first, elsewhere, sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
-    refused(root, allow=[f"{http_server.url}/d/"])
-    assert second_http_server.requests == []
-
-
-def test_redirect_to_a_signed_url_is_not_shown(
-    root: Path, http_server: FileServer, second_http_server: FileServer
-) -> None:
-    target = f"{second_http_server.url}/f.bin?X-Amz-Signature=SECRET"
-    http_server.script("d/f.bin", redirect(target), sticky=True)
-    declare(root, f"{http_server.url}/d/f.bin")
-    allow = [f"{http_server.url}/d/", f"{second_http_server.url}/"]
-    error = refused(root, zm.errors.SourceNotFoundError, allow=allow)
-    assert error.location == f"{http_server.url}/d/f.bin"
 
 
 @pytest.mark.parametrize("below", ["/copy", "/copy?token=SECRET"])
@@ -226,13 +148,6 @@ def _everything_said(error: BaseException) -> str:
     return "\n".join(texts)
 
 
-def test_a_signed_url_is_fetched_with_its_query(root: Path, http_server: FileServer) -> None:
-    http_server.put("d/f.bin", RAW)
-    declare(root, f"{http_server.url}/d/f.bin?sig=SECRET%2Fx&se=1")
-    assert read(root, allow=[http_server.url]) == VALUES
-    assert {r.target for r in http_server.requests} == {"/d/f.bin?sig=SECRET%2Fx&se=1"}
-
-
 def test_two_signed_urls_keep_their_own_queries(root: Path, http_server: FileServer) -> None:
     http_server.put("d/f.bin", RAW)
     http_server.put("d/g.bin", RAW)
@@ -243,7 +158,7 @@ def test_two_signed_urls_keep_their_own_queries(root: Path, http_server: FileSer
     assert targets == {"/d/f.bin?sig=1", "/d/g.bin?sig=2", "/d/g.bin"}
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 416, 500])
+@pytest.mark.parametrize("code", [403, 404, 416, 500])
 def test_errors_do_not_show_signed_queries(root: Path, http_server: FileServer, code: int) -> None:
     http_server.script("d/f.bin", status(code), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin?sig=SECRET")
@@ -275,14 +190,6 @@ def test_logs_do_not_show_signed_queries(
     assert "SECRET" not in caplog.text
 
 
-def test_refusals_do_not_show_signed_queries(root: Path) -> None:
-    declare(root, "https://host/f.bin?sig=SECRET")
-    with pytest.raises(zm.errors.LocationNotAllowedError) as raised:
-        read(root)
-    assert "SECRET" not in _everything_said(raised.value)
-    assert suggested(raised.value) == ["https://host/"]
-
-
 # ---------------------------------------------------------------- credentials
 
 
@@ -303,24 +210,13 @@ def credentials_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("credentials_in_environment")
-@pytest.mark.parametrize("how", ["options", "anonymous"])
 def test_environment_credentials_are_not_used_unasked(
-    root: Path, s3_server: S3Server, s3_file: str, how: str
-) -> None:
-    options = s3_server.location_options
-    access = options if how == "options" else zm.anonymous(**options)
-    refused(root, zm.errors.SourceAccessDeniedError, allow={s3_file: access})
-    assert s3_server.requests
-    assert not any(r.signed for r in s3_server.requests)
-
-
-@pytest.mark.usefixtures("credentials_in_environment")
-def test_environment_credentials_are_used_when_asked_for(
     root: Path, s3_server: S3Server, s3_file: str
 ) -> None:
-    allow = {s3_file: zm.environment(**s3_server.location_options)}
-    assert read(root, allow=allow) == VALUES
-    assert all(r.signed for r in s3_server.requests)
+    allow = {s3_file: s3_server.location_options}
+    refused(root, zm.errors.SourceAccessDeniedError, allow=allow)
+    assert s3_server.requests
+    assert not any(r.signed for r in s3_server.requests)
 
 
 @pytest.mark.usefixtures("credentials_in_environment")
@@ -339,11 +235,6 @@ def test_environment_credentials_do_not_spread_to_other_prefixes(
     assert s3_server.requests
     for request in s3_server.requests:
         assert request.signed == request.path.startswith(f"/{s3_bucket}/")
-
-
-def test_stated_credentials(root: Path, s3_server: S3Server, s3_file: str) -> None:
-    assert read(root, allow={s3_file: s3_server.options}) == VALUES
-    assert all(r.signed for r in s3_server.requests)
 
 
 def test_stated_credentials_are_not_mixed_with_a_session_token(
