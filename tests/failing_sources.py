@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tests.servers.s3 import S3Server
 RAW = bytes(range(100, 124))
 DATA = np.frombuffer(RAW[4:20], "u1")
 ENTRY = {"offset": 4, "length": 8}
-THEN = datetime(2024, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
 def declare(root: Path, manifest: dict[str, Any] | str, **options: Any) -> None:
@@ -91,11 +89,7 @@ class Web:
         declare(self.root, {"0": {"path": self.url, **ENTRY, **members}, "1": {}})
 
     def script(self, *faults: Fault, sticky: bool = True) -> None:
-        # The first request asks whether the object redirects.
         self.server.script("d/f.bin", *faults, sticky=sticky)
-
-    def read(self, **options: Any) -> Any:
-        return read(self.root, **{"allow": self.allow, **options})
 
     def refused(self, expected: type[zm.ManifestError], **options: Any) -> zm.ManifestError:
         error = refused(expected, self.root, **{"allow": self.allow, **options})
@@ -121,15 +115,6 @@ class Bucket:
             },
         )
 
-    def read(self, **options: Any) -> Any:
-        return read(self.root, **{"allow": self.allow, **options})
-
-    def refused(self, expected: type[zm.ManifestError], **options: Any) -> zm.ManifestError:
-        error = refused(expected, self.root, chunk=None, **{"allow": self.allow, **options})
-        assert error.chunk in ("0", "1")
-        has_location(error, self.url)
-        return error
-
     def etag(self) -> str:
         store = obstore.store.S3Store(self.name, **self.server.options)
         found = obs.head(store, "d/f.bin")["e_tag"]
@@ -150,11 +135,3 @@ class Disk:
 
     def declare(self, **members: Any) -> None:
         declare(self.root, {"0": {"path": self.url, **ENTRY, **members}, "1": {}})
-
-    def read(self) -> Any:
-        return read(self.root, allow=self.allow)
-
-    def refused(self, expected: type[zm.ManifestError]) -> zm.ManifestError:
-        error = refused(expected, self.root, allow=self.allow)
-        has_location(error, self.url)
-        return error

@@ -1,9 +1,8 @@
-"""Every way in which zarr may read a chunk from a store, with and without an event loop."""
+"""The ways in which zarr may ask a store for a chunk that are not one and the same inside."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from zarr.core.sync import sync
 import zarr_manifest as zm
 from tests.combinations import combinations
 
-__all__ = ["READS", "Read"]
+__all__ = ["READS", "WAYS", "Read"]
 
 PROTOTYPE = default_buffer_prototype()
 _PARTS = [RangeByteRequest(0, 2), RangeByteRequest(2, 4)]
@@ -32,26 +31,8 @@ def by_get(store: zm.ManifestStore, key: str) -> bytes | None:
     return _body(sync(store.get(key, PROTOTYPE)))
 
 
-def by_get_without_prototype(store: zm.ManifestStore, key: str) -> bytes | None:
-    return _body(sync(store.get(key)))
-
-
 def by_get_sync(store: zm.ManifestStore, key: str) -> bytes | None:
     return _body(store.get_sync(key))
-
-
-def by_partial_values(store: zm.ManifestStore, key: str) -> bytes | None:
-    found = sync(store.get_partial_values(PROTOTYPE, [(key, part) for part in _PARTS]))
-    return None if None in found else b"".join(part.to_bytes() for part in found)
-
-
-def by_many(store: zm.ManifestStore, key: str) -> bytes | None:
-    async def collect() -> bytes | None:
-        async for _, found in store._get_many([(key, PROTOTYPE, None)]):
-            return _body(found)
-        raise AssertionError
-
-    return sync(collect())
 
 
 def by_exists(store: zm.ManifestStore, key: str) -> bool:
@@ -78,13 +59,6 @@ def by_get_ranges(store: zm.ManifestStore, key: str) -> bytes | None:
     return sync(collect())
 
 
-def by_get_ranges_sync(store: zm.ManifestStore, key: str) -> bytes | None:
-    found: Any = None
-    with contextlib.suppress(FileNotFoundError):
-        found = store.get_ranges_sync(key, _PARTS, prototype=PROTOTYPE)
-    return None if found is None else b"".join(part.to_bytes() for _, part in sorted(found))
-
-
 def by_many_at_once(store: zm.ManifestStore, key: str) -> bytes | None:
     async def read() -> bytes | None:
         found = await asyncio.gather(*(store.get(key, PROTOTYPE) for _ in range(20)))
@@ -93,22 +67,10 @@ def by_many_at_once(store: zm.ManifestStore, key: str) -> bytes | None:
     return sync(read())
 
 
-_ALL: list[Read] = [
-    by_get,
-    by_get_without_prototype,
-    by_get_sync,
-    by_partial_values,
-    by_many,
-    by_exists,
-    by_getsize,
-    by_many_at_once,
-]
+_ALL: list[Read] = [by_get, by_get_sync, by_exists, by_getsize, by_many_at_once]
 # Newer than the oldest zarr that is supported.
 if hasattr(Store, "get_ranges"):
     _ALL.append(by_get_ranges)
-if hasattr(Store, "get_ranges_sync"):
-    _ALL.append(by_get_ranges_sync)
 
-READS = pytest.mark.parametrize(
-    "chunk", combinations(_ALL, besides=[by_get, by_get_sync, by_many, by_exists])
-)
+WAYS = combinations(_ALL, besides=[by_get, by_get_sync, by_exists])
+READS = pytest.mark.parametrize("chunk", WAYS)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zarr.storage import LocalStore
 
 from tests.combinations import combinations
 from tests.hierarchies import in_memory, in_memory_of_obstore
@@ -16,7 +15,7 @@ from tests.servers.http_files import FileServer
 
 @pytest.fixture(
     params=[
-        *combinations(["path", "local", "memory", "obstore"], besides=["path", "memory"]),
+        *combinations(["path", "memory", "obstore"], besides=["path", "memory"]),
         pytest.param("http", marks=pytest.mark.servers),
     ]
 )
@@ -30,7 +29,6 @@ def stored(request: pytest.FixtureRequest) -> Iterator[Callable[[Path], Any]]:
 
     yield {
         "path": lambda root: root,
-        "local": LocalStore,
         "memory": in_memory,
         "obstore": in_memory_of_obstore,
         "http": serve,

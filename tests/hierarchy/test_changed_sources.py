@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -57,14 +56,6 @@ def test_a_changed_file_is_read_only_where_conditions_are_ignored(tmp_path: Path
         pytest.raises(SourceChangedError, match="its size is the same"),
     ):
         dataset["x"].load()
-
-
-def test_a_file_that_was_replaced_by_an_older_one(tmp_path: Path) -> None:
-    root = hierarchy(tmp_path / "h", "x.bin", size=len(SOURCE), last_modified=LONG_AGO)
-    (root / "x" / "x.bin").write_bytes(SOURCE + b"\0")
-    os.utime(root / "x" / "x.bin", (0, 0))
-    with pytest.raises(SourceChangedError, match="its size is 33 bytes, the manifest says 32"):
-        read(root)
 
 
 def test_ignoring_conditions_does_not_ignore_what_is_missing_or_short(tmp_path: Path) -> None:

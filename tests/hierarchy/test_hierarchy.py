@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 import zarr
 from obstore.store import LocalStore as ObstoreLocalStore
 from zarr.abc.store import Store
@@ -168,13 +167,6 @@ def consolidate_by_hand(root: Path) -> None:
     (root / "zarr.json").write_text(json.dumps(document))
 
 
-@pytest.mark.slow
-def test_consolidated_by_hand(root: Path, values: Values) -> None:
-    consolidate_by_hand(root)
-    for path, read in read_consolidated(zm.ManifestStore(root)):
-        assert_same(read, values, path)
-
-
 def test_consolidated_alone_is_enough(root: Path, values: Values) -> None:
     """The arrays' own documents are not asked for."""
     consolidate_by_hand(root)
@@ -193,12 +185,6 @@ def test_pickled_array_of_consolidated_metadata(root: Path, values: Values) -> N
         assert_same(pickle.loads(pickle.dumps(group[path]))[:], values, path)
 
 
-def test_xarray_consolidated(root: Path, values: Values) -> None:
-    consolidate_by_hand(root)
-    with xr.open_zarr(zm.ManifestStore(root), mask_and_scale=False) as dataset:
-        assert_same(dataset["inline"].values, values, "inline")
-
-
 @pytest.mark.servers
 def test_http_url_consolidated(root: Path, values: Values) -> None:
     consolidate_by_hand(root)
@@ -214,15 +200,14 @@ def test_http_url_consolidated(root: Path, values: Values) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipeline", ["BatchedCodecPipeline", "FusedCodecPipeline"])
-def test_codec_pipelines(pipeline: str, root: Path, values: Values) -> None:
+def test_the_fused_pipeline(root: Path, values: Values) -> None:
     import zarr.core.codec_pipeline as pipelines
 
-    if not hasattr(pipelines, pipeline):
-        pytest.skip(f"zarr {zarr.__version__} has no {pipeline}")
+    if not hasattr(pipelines, "FusedCodecPipeline"):
+        pytest.skip(f"zarr {zarr.__version__} has no FusedCodecPipeline")
     memory = MemoryStore()
     copy_into(memory, root)
-    with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{pipeline}"}):
+    with zarr.config.set({"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline"}):
         for underneath in (LocalStore(root), memory, ObjectStore(ObstoreLocalStore(root))):
             store = zm.ManifestStore(underneath)
             for path in values:

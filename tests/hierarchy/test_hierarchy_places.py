@@ -22,6 +22,7 @@ from zarr.storage import (
 )
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import (
     Values,
     assert_same,
@@ -68,7 +69,6 @@ def obstore_memory(root: Path, tmp_path: Path) -> Store:
 
 LOCATIONS: dict[str, Callable[[Path, Path], Any]] = {
     "str": lambda root, _: str(root),
-    "Path": lambda root, _: root,
     "file URL": lambda root, _: root.as_uri(),
     "LocalStore": lambda root, _: LocalStore(root),
     "MemoryStore": memory_store,
@@ -84,7 +84,9 @@ LOCATIONS: dict[str, Callable[[Path, Path], Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", LOCATIONS)
+@pytest.mark.parametrize(
+    "kind", combinations(LOCATIONS, besides=["str", "ZipStore", "FsspecStore memory"])
+)
 def test_locations(kind: str, root: Path, values: Values, tmp_path: Path) -> None:
     with zm.ManifestStore(LOCATIONS[kind](root, tmp_path)) as store:
         for path in values:

@@ -177,15 +177,6 @@ def test_a_hundred_threads_load_the_manifest_once(hundred: tuple[Counting, bytes
     assert underneath.asked.count("x/manifest.json") == 1
 
 
-@pytest.mark.slow
-def test_the_whole_array_loads_the_manifest_once(hundred: tuple[Counting, bytes]) -> None:
-    underneath, expected = hundred
-    array = zarr.open_array(zm.ManifestStore(underneath), path="x", mode="r+")
-    assert array[:].tobytes() == expected
-    assert array[:].tobytes() == expected
-    assert underneath.asked.count("x/manifest.json") == 1
-
-
 @pytest.mark.servers
 def test_a_worker_opens_a_manifest_once(root: Path, http_server: FileServer) -> None:
     """dask pickles the store with each of its tasks."""

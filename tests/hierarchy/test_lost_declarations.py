@@ -18,6 +18,7 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.hierarchies import (
     FIELD,
     consolidate,
@@ -26,7 +27,7 @@ from tests.hierarchies import (
     split_into_source,
     write_manifest_array,
 )
-from tests.hierarchy.chunk_reads import READS, Read
+from tests.hierarchy.chunk_reads import READS, WAYS, Read
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
@@ -62,20 +63,8 @@ def removed(document: Path) -> None:
     document.unlink()
 
 
-def renamed(document: Path) -> None:
-    document.parent.rename(document.parent.with_name("y"))
-
-
 def emptied(document: Path) -> None:
     document.write_bytes(b"")
-
-
-def truncated(document: Path) -> None:
-    document.write_bytes(document.read_bytes()[:-20])
-
-
-def a_list(document: Path) -> None:
-    document.write_bytes(b"[]")
 
 
 def a_group(document: Path) -> None:
@@ -89,13 +78,11 @@ def a_native_array(document: Path) -> None:
 
 
 type Loss = Callable[[Path], None]
-LOSSES = pytest.mark.parametrize(
-    "lose", [removed, renamed, emptied, truncated, a_list, a_group, a_native_array]
-)
+LOSSES = [removed, emptied, a_group, a_native_array]
+LOSSES_AND_READS = pytest.mark.parametrize(("lose", "chunk"), crossed(LOSSES, WAYS))
 
 
-@LOSSES
-@READS
+@LOSSES_AND_READS
 def test_a_worker(root: Path, lose: Loss, chunk: Read) -> None:
     store = zm.ManifestStore(root)
     array = opened(store)
@@ -111,8 +98,7 @@ def test_a_worker(root: Path, lose: Loss, chunk: Read) -> None:
     np.testing.assert_array_equal(read(worker, "g/n"), FIELD)
 
 
-@LOSSES
-@READS
+@LOSSES_AND_READS
 def test_the_same_store_after_it_was_opened_again(root: Path, lose: Loss, chunk: Read) -> None:
     store = zm.ManifestStore(root, read_only=True)
     array = opened(store)
@@ -125,7 +111,7 @@ def test_the_same_store_after_it_was_opened_again(root: Path, lose: Loss, chunk:
         array[:]
 
 
-@LOSSES
+@pytest.mark.parametrize("lose", LOSSES)
 def test_what_a_read_only_view_has_seen_is_known_to_the_store(root: Path, lose: Loss) -> None:
     store = zm.ManifestStore(root)
     zarr.open_group(store, path="g", mode="r")["x"]

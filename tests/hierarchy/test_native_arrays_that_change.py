@@ -21,18 +21,17 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore, LoggingStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.counted_requests import Requests
 from tests.forked import Forked
 from tests.hierarchies import FIELD, consolidate, declare_manifest, read, write_manifest_array
-from tests.hierarchy.chunk_reads import PROTOTYPE, READS, Read
+from tests.hierarchy.chunk_reads import PROTOTYPE, READS, WAYS, Read
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 KEY = "g/x/c/0/1"
 CHUNK = FIELD[:3, 4:]
 INLINE = {"data": b64encode(CHUNK.tobytes()).decode()}
-STORES = pytest.mark.parametrize(
-    "kind", [LocalStore, lambda path: ObjectStore(obstore.store.LocalStore(path))]
-)
+STORES = [LocalStore, lambda path: ObjectStore(obstore.store.LocalStore(path))]
 
 
 @pytest.fixture
@@ -114,8 +113,7 @@ def declares(root: Path, **changes: Any) -> None:
     (root / KEY).unlink()
 
 
-@STORES
-@READS
+@pytest.mark.parametrize(("kind", "chunk"), crossed(STORES, WAYS))
 def test_a_native_array_that_becomes_a_manifest_array(
     root: Path, chunk: Read, kind: Callable[[Path], Store]
 ) -> None:
@@ -221,22 +219,18 @@ def a_group(document: Path) -> None:
     document.write_text(json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}}))
 
 
-@READS
-@pytest.mark.parametrize("lose", [removed, emptied, a_group])
-@pytest.mark.parametrize("is_reopened", [False, True])
-def test_a_native_array_that_goes(
-    root: Path, chunk: Read, lose: Callable[[Path], None], is_reopened: bool
-) -> None:
+@pytest.mark.parametrize(("lose", "chunk"), crossed([removed, emptied, a_group], WAYS))
+def test_a_native_array_that_goes(root: Path, chunk: Read, lose: Callable[[Path], None]) -> None:
     store = zm.ManifestStore(root)
     opened(store)
     lose(root / "g/x/zarr.json")
     (root / KEY).unlink()
-    if is_reopened and lose is removed:
-        with pytest.raises(FileNotFoundError):
-            opened(store)
     for _ in range(2):
         with pytest.raises(zm.errors.SourceNotFoundError, match="open the hierarchy again"):
             chunk(store, KEY)
+        if lose is removed:  # zarr looks for it again
+            with pytest.raises(FileNotFoundError):
+                opened(store)
 
 
 def test_a_native_array_that_this_store_removes(root: Path) -> None:
@@ -250,8 +244,7 @@ def test_a_native_array_that_this_store_removes(root: Path) -> None:
     np.testing.assert_array_equal(native[:], FIELD)
 
 
-@READS
-@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(("zarr_format", "chunk"), crossed([2, 3], WAYS))
 def test_absent_chunks_of_native_arrays(tmp_path: Path, chunk: Read, zarr_format: Any) -> None:
     """They cost one request each, or two in hierarchies of Zarr v2."""
     memory = MemoryStore()

@@ -74,7 +74,7 @@ def test_on_the_command_line(server: FileServer) -> None:
 @pytest.mark.servers
 @pytest.mark.filterwarnings("ignore:Failed to open Zarr store with consolidated metadata")
 @pytest.mark.parametrize("index", [None, b"<a href='/about.html'>about</a>"])
-@pytest.mark.parametrize("how", ["zarr", "xarray", "of a group below", "engine", "tree"])
+@pytest.mark.parametrize("how", ["xarray", "of a group below"])
 def test_members_that_fsspec_does_not_find_are_an_error(
     server: FileServer, how: str, index: bytes | None
 ) -> None:

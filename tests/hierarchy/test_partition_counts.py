@@ -17,6 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.counted_requests import Requests
 from tests.hierarchies import in_memory, in_memory_of_obstore, write_manifest_array
 from tests.servers.http_files import FileServer
@@ -63,17 +64,18 @@ def keys(store: zm.ManifestStore) -> list[str]:
 
 STORES: list[Callable[[Path], Any]] = [
     lambda root: root,
-    lambda root: LocalStore(root),
     lambda root: FsspecStore.from_url(f"file://{root}"),
     in_memory,
     in_memory_of_obstore,
 ]
 
 
-@pytest.mark.parametrize("open_store", STORES, ids=["path", "local", "fsspec", "memory", "obstore"])
-@pytest.mark.parametrize("template", ["./m/{partition}.json", "{partition}.json", "../{partition}"])
+@pytest.mark.parametrize(
+    ("template", "open_store"),
+    crossed(["./m/{partition}.json", "{partition}.json", "../{partition}"], STORES),
+)
 def test_only_documents_that_exist_are_read(
-    tmp_path: Path, open_store: Callable[[Path], Any], template: str
+    tmp_path: Path, template: str, open_store: Callable[[Path], Any]
 ) -> None:
     declare(tmp_path, template=template)
     location = open_store(tmp_path)

@@ -99,51 +99,8 @@ def open_a(store: Any, **options: Any) -> Any:
     return zarr.open_array(zm.ManifestStore(store, read_only=True, **options), path="a", mode="r")
 
 
-@pytest.mark.parametrize("shape", [[1, 1], [1, 5], [4, 1], [2, 2], [3, 4], [4, 5], [2**53 - 1, 9]])
-def test_any_partition_shape_reads_the_same(
-    tmp_path: Path, entries: dict[str, Any], shape: list[int]
-) -> None:
-    write_partitioned(tmp_path, entries, shape)
-    np.testing.assert_array_equal(open_a(tmp_path)[:], DATA)
-
-
-def test_chunks_without_entry_or_document_are_missing(
-    tmp_path: Path, entries: dict[str, Any]
-) -> None:
-    kept = {key: entry for key, entry in entries.items() if key in ("0.0", "3.1")}
-    write_partitioned(tmp_path, kept, [2, 2])
-    expected = np.full_like(DATA, -1)
-    expected[:2, :2] = DATA[:2, :2]
-    expected[6:, 2:4] = DATA[6:, 2:4]
-    array = open_a(tmp_path)
-    np.testing.assert_array_equal(array[:], expected)
-    if zarr.config.get("array.read_missing_chunks", None) is not None:
-        with (
-            zarr.config.set({"array.read_missing_chunks": False}),
-            pytest.raises(Exception, match=r"0[/.]2"),
-        ):
-            open_a(tmp_path)[0, 4]
-
-
 def manifest_requests(server: FileServer) -> list[str]:
     return [r.target for r in server.requests if not r.is_question and r.target.startswith("/a/m/")]
-
-
-@pytest.mark.servers
-def test_only_touched_documents_are_loaded_and_each_once(
-    tmp_path: Path, entries: dict[str, Any]
-) -> None:
-    write_partitioned(tmp_path, entries, [2, 2])
-    with FileServer(tmp_path) as server:
-        array = open_a(server.url)
-        np.testing.assert_array_equal(array[0:4, 0:4], DATA[0:4, 0:4])
-        assert manifest_requests(server) == ["/a/m/0.0.json"]
-        np.testing.assert_array_equal(array[0:2, 2:6], DATA[0:2, 2:6])
-        assert sorted(manifest_requests(server)) == ["/a/m/0.0.json", "/a/m/0.1.json"]
-        np.testing.assert_array_equal(array[:], DATA)
-        np.testing.assert_array_equal(array[:], DATA)
-        assert len(manifest_requests(server)) == 6
-        assert len(set(manifest_requests(server))) == 6
 
 
 def test_threads_load_each_document_once(tmp_path: Path, entries: dict[str, Any]) -> None:
@@ -199,12 +156,8 @@ def test_a_failure_is_not_a_missing_document_and_not_remembered(
 @pytest.mark.parametrize(
     ("block", "content", "expected"),
     [
-        ("0.1", {"0.0": {}}, zm.errors.InvalidChunkKeyError),
         ("0.1", {"c/0/0": {}}, zm.errors.InvalidChunkKeyError),
-        ("1.1", {"0.2": {}}, zm.errors.InvalidChunkKeyError),
-        ("0.1", {"0.2": {}, "c/0/2": {}}, zm.errors.InvalidChunkKeyError),
         ("0.1", {"0.2": {"path": ""}}, zm.errors.InvalidPathError),
-        ("0.1", {"0.2": {"data": ""}}, zm.errors.InvalidEntryError),
         ("0.1", [], zm.errors.InvalidManifestError),
     ],
 )
@@ -219,11 +172,6 @@ def test_an_invalid_document_is_an_error_only_where_it_is_read(
         array[:]
     assert raised.value.array == "a"
     assert block in str(raised.value) or raised.value.chunk == "0.2"
-
-
-def test_keys_outside_the_grid_are_ignored(tmp_path: Path, entries: dict[str, Any]) -> None:
-    write_partitioned(tmp_path, {**entries, "4.0": {"path": "x"}, "0.5": {}}, [2, 2])
-    np.testing.assert_array_equal(open_a(tmp_path)[:], DATA)
 
 
 def test_locations_are_authorised_document_by_document(
@@ -258,42 +206,3 @@ def test_listing_sizes_and_locations_see_all_partitions(
     assert (found["s3://b/"].objects, found["s3://b/"].references) == (1, 2)
     assert found["s3://b/"].nbytes == 11
     assert found[None].references == len(entries) - 2
-
-
-def test_zero_dimensional(tmp_path: Path) -> None:
-    array = write_manifest_array(tmp_path, "a", np.array(7, "u1"), (), "./{partition}.json")
-    metadata = json.loads((array / "zarr.json").read_text())
-    metadata["storage_transformers"][0]["configuration"]["partition_shape"] = []
-    (array / "zarr.json").write_text(json.dumps(metadata))
-    assert open_a(tmp_path)[()] == 0
-    (array / "0.json").write_text('{"0": {"data": "Bw=="}}')
-    assert open_a(tmp_path)[()] == 7
-
-
-@pytest.mark.parametrize("shape", [[2], [2, 2, 2], []])
-def test_partition_shape_of_another_length(
-    tmp_path: Path, entries: dict[str, Any], shape: list[int]
-) -> None:
-    write_partitioned(tmp_path, {}, shape)
-    with pytest.raises(zm.errors.InvalidConfigurationError, match="'partition_shape' has"):
-        open_a(tmp_path)
-
-
-def test_a_grid_that_is_not_known(tmp_path: Path) -> None:
-    write_partitioned(tmp_path, {}, [2, 2])
-    document = tmp_path / "a" / "zarr.json"
-    metadata = json.loads(document.read_text())
-    metadata["chunk_grid"] = {"name": "urn:example:spiral", "configuration": {}}
-    document.write_text(json.dumps(metadata))
-    with pytest.raises(zm.errors.UnsupportedTransformerError, match="chunk_grid"):
-        open_a(tmp_path)
-
-
-def test_a_grid_of_too_many_chunks(tmp_path: Path) -> None:
-    write_partitioned(tmp_path, {}, [2**40, 2**40])
-    document = tmp_path / "a" / "zarr.json"
-    metadata = json.loads(document.read_text())
-    metadata["shape"] = [2**40, 2**40]
-    document.write_text(json.dumps(metadata))
-    with pytest.raises(zm.errors.LimitExceededError, match="chunk grid is too large"):
-        open_a(tmp_path)[0, 0]

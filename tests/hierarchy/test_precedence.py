@@ -14,6 +14,7 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchy.windows import BELOW, CHANGES, Array, Change, Nodes, Window, windows
 from tests.properties import THOROUGH
 from zarr_manifest.hierarchy import Node, list_nodes, open_for_reading
@@ -140,7 +141,9 @@ def test_datasets(change: Change, window: Window, consolidated: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    "name", combinations(CHANGES, besides=["removed nodes", "copies below the root"])
+)
 def test_a_reader_of_one_window_in_the_next(name: str) -> None:
     """It has seen that a change was being written, which is finished meanwhile."""
     change = CHANGES[name]

@@ -36,7 +36,7 @@ def read(array: Any) -> Any:
 @pytest.mark.filterwarnings("ignore:Object at .* is not recognized as a component")
 @pytest.mark.parametrize("bulk", combinations([True, False], besides=[True]))
 @pytest.mark.parametrize("consolidated", combinations([True, False], besides=[True]))
-@pytest.mark.parametrize("name", combinations(CHANGES, besides=["append", "new nodes"]))
+@pytest.mark.parametrize("name", combinations(CHANGES, besides=["append"]))
 def test_workers_read_what_was_opened_or_fail(
     tmp_path: Path, name: str, consolidated: bool, bulk: bool
 ) -> None:

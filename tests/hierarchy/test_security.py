@@ -13,8 +13,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from tests.hierarchies import write_manifest_array
-from tests.servers.http_files import FileServer, redirect
+from tests.servers.http_files import FileServer
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
 
 
@@ -25,24 +24,6 @@ def root(tmp_path: Path) -> Path:
 
 
 # ---------------------------------------------------------------- the allow-list
-
-
-def test_nothing_is_read_that_nobody_authorised(root: Path, http_server: FileServer) -> None:
-    http_server.put("d/f.bin", RAW)
-    declare(root, f"{http_server.url}/d/f.bin")
-    error = refused(root)
-    assert http_server.requests == []
-    assert suggested(error) == [f"{http_server.url}/d/"]
-    assert read(root, allow=suggested(error)) == VALUES
-
-
-def test_the_manifest_itself_needs_authorisation(root: Path, http_server: FileServer) -> None:
-    document = b'{"0": {"data": "AAAAAAAAAAA="}}'
-    http_server.put("m/manifest.json", document)
-    write_manifest_array(root, "a", np.zeros(8, "u1"), 8, f"{http_server.url}/m/manifest.json")
-    error = refused(root)
-    assert http_server.requests == []
-    assert read(root, allow=suggested(error)) == [0] * 8
 
 
 def test_one_error_lists_all_that_is_missing(
@@ -81,16 +62,6 @@ def test_the_error_is_the_same_for_one_chunk(root: Path, http_server: FileServer
     assert suggested(raised.value) == [f"{http_server.url}/"]
 
 
-def test_other_port_and_scheme_of_the_host(root: Path, http_server: FileServer) -> None:
-    declare(root, f"{http_server.url}/f.bin")
-    for prefix in ("http://127.0.0.1/", http_server.url.replace("http:", "https:")):
-        refused(root, allow=[prefix])
-    assert http_server.requests == []
-
-
-# ---------------------------------------------------------------- symbolic links
-
-
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A directory that nobody authorised, with a file."""
@@ -98,73 +69,6 @@ def outside(tmp_path: Path) -> Path:
     directory.mkdir()
     (directory / "f.bin").write_bytes(RAW)
     return directory
-
-
-@pytest.mark.parametrize("kind", ["file", "directory"])
-def test_links_out_of_an_allowed_directory(
-    root: Path, tmp_path: Path, outside: Path, kind: str
-) -> None:
-    allowed = tmp_path / "allowed"
-    allowed.mkdir()
-    if kind == "file":
-        (allowed / "f.bin").symlink_to(outside / "f.bin")
-        path = allowed / "f.bin"
-    else:
-        (allowed / "d").symlink_to(outside)
-        path = allowed / "d" / "f.bin"
-    declare(root, path.as_uri())
-    error = refused(root, allow=[allowed.as_uri()])
-    assert error.remedy
-    assert error.location == path.as_uri()
-    # A prefix that holds both the link and what it leads to is enough.
-    assert read(root, allow=[tmp_path.as_uri()]) == VALUES
-
-
-def test_links_within_an_allowed_directory(root: Path, outside: Path) -> None:
-    (outside / "g.bin").symlink_to(outside / "f.bin")
-    declare(root, (outside / "g.bin").as_uri())
-    assert read(root, allow=[outside.as_uri()]) == VALUES
-
-
-def test_an_allowed_directory_may_be_a_link(root: Path, tmp_path: Path, outside: Path) -> None:
-    (tmp_path / "link").symlink_to(outside)
-    declare(root, (tmp_path / "link" / "f.bin").as_uri())
-    assert read(root, allow=[(tmp_path / "link").as_uri()]) == VALUES
-
-
-def test_a_file_may_be_allowed_by_itself(root: Path, outside: Path) -> None:
-    declare(root, (outside / "f.bin").as_uri())
-    assert read(root, allow=[(outside / "f.bin").as_uri()]) == VALUES
-
-
-@pytest.mark.parametrize("kind", ["file", "directory"])
-def test_links_out_of_the_hierarchy(root: Path, outside: Path, kind: str) -> None:
-    if kind == "file":
-        (root / "a.bin").symlink_to(outside / "f.bin")
-        path = "../a.bin"
-    else:
-        (root / "d").symlink_to(outside)
-        path = "../d/f.bin"
-    declare(root, path)
-    for hierarchy in (root, obstore.store.LocalStore(root)):
-        error = refused(hierarchy)
-        assert error.remedy
-        # Where it leads is not the business of whoever sees the error.
-        assert str(outside) not in str(error)
-
-
-def test_links_out_of_the_hierarchy_to_the_manifest(root: Path, outside: Path) -> None:
-    declare(root, "f.bin")
-    (root / "a" / "manifest.json").unlink()
-    (root / "a" / "manifest.json").symlink_to(outside / "f.bin")
-    refused(root)
-
-
-def test_the_hierarchy_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
-    (root / "f.bin").write_bytes(RAW)
-    declare(root, "../f.bin")
-    (tmp_path / "link.zarr").symlink_to(root)
-    assert read(tmp_path / "link.zarr") == VALUES
 
 
 @pytest.mark.slow
@@ -179,7 +83,7 @@ def test_a_path_of_very_many_directories(root: Path, kind: str) -> None:
 # ---------------------------------------------------------------- stores of the reader's own
 
 
-@pytest.mark.parametrize("below", ["", "/d", "/d/"])
+@pytest.mark.parametrize("below", ["", "/d/"])
 def test_an_http_store(root: Path, http_server: FileServer, below: str) -> None:
     http_server.put("d/f.bin", RAW)
     declare(root, f"{http_server.url}/d/f.bin")
@@ -188,17 +92,6 @@ def test_an_http_store(root: Path, http_server: FileServer, below: str) -> None:
     )
     assert read(root, allow={http_server.url + below: store}) == VALUES
     assert {r.target for r in http_server.requests} == {"/d/f.bin"}
-
-
-def test_redirects_are_checked_for_stores_of_the_readers_own(
-    root: Path, http_server: FileServer, second_http_server: FileServer
-) -> None:
-    second_http_server.put("f.bin", RAW)
-    http_server.script("f.bin", redirect(f"{second_http_server.url}/f.bin"), sticky=True)
-    declare(root, f"{http_server.url}/f.bin")
-    store = obstore.store.HTTPStore(http_server.url, client_options={"allow_http": True})
-    refused(root, allow={http_server.url: store})
-    assert second_http_server.requests == []
 
 
 def test_a_memory_store(root: Path) -> None:
@@ -214,7 +107,7 @@ def test_a_local_store(root: Path, outside: Path) -> None:
         assert read(root, allow={outside.as_uri(): store}) == VALUES
 
 
-@pytest.mark.parametrize("below", ["", "/d", "/other"])
+@pytest.mark.parametrize("below", ["", "/other"])
 def test_a_store_of_the_same_disk_is_rooted_where_it_is(
     root: Path, outside: Path, below: str
 ) -> None:
@@ -288,9 +181,7 @@ def test_a_pickled_store_keeps_its_allow_list(root: Path, http_server: FileServe
     assert read(allowed) == VALUES
 
 
-@pytest.mark.parametrize(
-    "allow", ["s3://b/", Path("/data"), ["data"], ["s3://"], ["http://h/?sig=1"], [""]]
-)
+@pytest.mark.parametrize("allow", ["s3://b/", Path("/data"), ["data"]])
 def test_allow_is_checked_at_once(root: Path, allow: Any) -> None:
     with pytest.raises(ValueError, match=r"prefix"):
         zm.ManifestStore(root, allow=allow)
@@ -300,20 +191,3 @@ def test_allow_is_checked_at_once(root: Path, allow: Any) -> None:
 def test_invalid_access_is_refused_at_once(root: Path, access: Any) -> None:
     with pytest.raises(TypeError, match=f"'s3://x/' is of type {type(access).__name__}"):
         zm.ManifestStore(root, allow={"s3://x/": access})
-
-
-# ---------------------------------------------------------------- memory
-
-
-def test_a_length_allocates_nothing(root: Path) -> None:
-    """An entry may claim any length; only what is there is read."""
-    (root / "f.bin").write_bytes(RAW)
-    manifest = {"0": {"path": "../f.bin", "offset": 0, "length": 2**50}}
-    write_manifest_array(root, "a", np.zeros(8, "u1"), 8, manifest)
-    refused(root, zm.errors.RangeOutOfBoundsError)
-
-
-def test_a_small_document_cannot_ask_for_much_inline(root: Path) -> None:
-    manifest = {str(i): {"data": "A" * 4000} for i in range(4)}
-    write_manifest_array(root, "a", np.zeros(32, "u1"), 8, manifest)
-    refused(root, zm.errors.LimitExceededError, limits=zm.Limits(inline_bytes=11_999))

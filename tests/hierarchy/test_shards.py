@@ -121,32 +121,6 @@ def test_selections_of_shards_equal_numpy(pipeline: str, data: st.DataObject) ->
         np.testing.assert_array_equal(array[...], values)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("index_location", ["start", "end"])
-@pytest.mark.parametrize("form", ["data", "whole", "empty", "absent"])
-def test_other_forms_of_shards(
-    form: str, index_location: str, pipeline: str, tmp_path: Path
-) -> None:
-    values = np.arange(1, 65, dtype="<i4").reshape(8, 8)
-    options = {"serializer": serializer((2, 2), None, index_location), "fill_value": -1}
-    (body,) = encode_chunks(values, (8, 8), **options).values()
-    (tmp_path / "source.bin").write_bytes(body)
-    manifest: dict[str, dict[str, Any]] = {
-        "data": {"0.0": {"data": base64.b64encode(body).decode()}},
-        "whole": {"0.0": {"path": "../source.bin"}},
-        "empty": {"0.0": {}},
-        "absent": {},
-    }[form]
-    write_manifest_array(tmp_path, "x", values, (8, 8), manifest, **options)
-    if form in ("empty", "absent"):
-        values = np.full_like(values, -1)
-    with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{pipeline}"}):
-        array = zarr.open_array(zm.ManifestStore(tmp_path), path="x", mode="r")
-        np.testing.assert_array_equal(array[3, 2:5], values[3, 2:5])
-        np.testing.assert_array_equal(array[1:7, 5], values[1:7, 5])
-        np.testing.assert_array_equal(array[...], values)
-
-
 # The byte-range table -------------------------------------------------------
 
 BODY = bytes(range(1, 41))
