@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.format.test_manifest_document import WRONG_ENTRIES
 from tests.manifest.test_manifest import ENTRIES
 from tests.properties import examples
@@ -133,20 +134,19 @@ def test_in_bounded_memory_as_at_once(document: bytes, part_bytes: int, limits: 
             assert bounded == at_once
 
 
+MEMBERS = [
+    b'"%d":1',
+    b'"%d":{} ',
+    b'"%d":{"_":"},"}',
+    b'"%d":{"path":"%%d"}',
+    b'"x%d":{}',
+    b'"%d":{"_":{"a":{},"b":{}}}',
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "member",
-    [
-        b'"%d":1',
-        b'"%d":{} ',
-        b'"%d":{"_":"},"}',
-        b'"%d":{"path":"%%d"}',
-        b'"x%d":{}',
-        b'"%d":{"_":{"a":{},"b":{}}}',
-    ],
-)
-@pytest.mark.parametrize("validating", [False, True])
-def test_memory_for_a_hostile_document(member: bytes, validating: bool) -> None:
+@pytest.mark.parametrize(("validating", "member"), crossed([False, True], MEMBERS))
+def test_memory_for_a_hostile_document(validating: bool, member: bytes) -> None:
     """Decoded as a whole, some take thirty times their size."""
     document = b"{" + b",".join(member % n for n in range(15_000)) + b"}"
     tracemalloc.start()
@@ -162,15 +162,14 @@ def test_memory_for_a_hostile_document(member: bytes, validating: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("indent", [None, 1])
-def test_memory_while_a_document_is_read(indent: int | None) -> None:
+def test_memory_while_a_document_is_read() -> None:
     count = 40_000
     document = json.dumps(
         {
             f"{n // 500}.{n % 500}": {"path": f"s3://b/{n // 500}", "offset": n, "length": 64}
             for n in reversed(range(count))
         },
-        indent=indent,
+        indent=1,
     ).encode()
     peaks: list[int] = []
     # The least of three: what threads of other tests allocate meanwhile counts, too.

@@ -192,7 +192,7 @@ def test_two_spellings_of_a_chunk_are_refused(grid_shape: Index, data: st.DataOb
     assert "line 1, column" in str(raised.value)
 
 
-@pytest.mark.parametrize(("key", "ndim"), [("0", 2), ("0.1,0", 2), ("\u0661", 1), ("1", 0)])
+@pytest.mark.parametrize(("key", "ndim"), [("0", 2), ("1", 0)])
 @pytest.mark.parametrize("others", [False, True])
 def test_the_error_names_what_is_not_a_chunk_key(key: str, ndim: int, others: bool) -> None:
     document: dict[str, Any] = {format_canonical((0,) * ndim): {"path": "f"}} if others else {}
@@ -287,9 +287,9 @@ def test_zero_dimensional(key: str, given_grid: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [1, 2])
-def test_memory_per_reference(every: int) -> None:
-    count = 100_000
+def test_memory_per_reference_of_some_chunks() -> None:
+    """Of all chunks, it is a column less: ``test_scanner.py`` measures that."""
+    count, every = 100_000, 2
     paths = [f"s3://bucket/{n}.nc" for n in range(10)]
     document = json.dumps(
         {
@@ -300,9 +300,6 @@ def test_memory_per_reference(every: int) -> None:
     manifest = Manifest.loads(document, grid_shape=(count * every // 500, 500))
     assert len(manifest) == count
     assert references_of(manifest).nbytes / len(manifest) <= 24
-    if every == 1:
-        # All chunks are named: no column of their numbers.
-        assert references_of(manifest).nbytes / len(manifest) <= 20
     assert len(manifest.paths) == 10 // every
     rows = np.random.default_rng(0).integers(0, count, 200)
     for n in (rows * every).tolist():

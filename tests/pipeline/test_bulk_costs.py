@@ -18,7 +18,7 @@ from tests.read_path import calls_of
 
 pytestmark = pytest.mark.slow
 
-CHUNKS = 2000
+CHUNKS = 1000
 
 
 def declare(root: Path, data: Any, chunks: int, **options: Any) -> None:
@@ -47,7 +47,7 @@ def opened(root: Path) -> Any:
     ("options", "most"), [({}, 3), ({"compressors": ZstdCodec()}, 5)], ids=["verbatim", "zstd"]
 )
 def test_calls_per_chunk(options: dict[str, Any], most: int, root: Path) -> None:
-    """Of a warm read of 2,000 small chunks."""
+    """Of a warm read of small chunks."""
     data = np.arange(CHUNKS * 8, dtype="<i4")
     declare(root, data, 8, **options)
     array = opened(root)
@@ -79,7 +79,7 @@ def test_each_file_is_opened_once(root: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_chunks_are_not_located_one_by_one(root: Path) -> None:
-    """Locating 2,000 chunks takes a number of calls that does not depend on how many they are."""
+    """Locating 1,000 chunks takes a number of calls that does not depend on how many they are."""
     data = np.arange(CHUNKS * 8, dtype="<i4")
     declare(root, data, 8)
     array = opened(root)

@@ -63,7 +63,7 @@ def reads(server: FileServer) -> int:
 
 @pytest.mark.parametrize(
     ("gap", "max_gap", "expected"),
-    [(0, 0, 10), (0, -1, 100), (5, 5, 10), (5, 4, 100), (5, 512 * 1024, 10)],
+    [(0, -1, 100), (5, 5, 10), (5, 4, 100)],
 )
 def test_requests_of_http(
     gap: int, max_gap: int, expected: int, usual_pipeline: str, http_server: FileServer, root: Path
@@ -176,12 +176,11 @@ def test_memory_beyond_the_output_is_bounded(http_server: FileServer, root: Path
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (status(403), "source_access_denied"),
         (status(404), "source_not_found"),
         (truncate(9), "short_read"),
         (reset(), "source_error"),
     ],
-    ids=["403", "404", "short", "reset"],
+    ids=["404", "short", "reset"],
 )
 def test_an_error_in_the_middle(
     fault: Fault, code: str, http_server: FileServer, root: Path

@@ -138,20 +138,16 @@ def ranges_of(server: FileServer) -> list[tuple[int, int]]:
     return [(int(match[1]), int(match[2]) + 1) for match in found if match]
 
 
-@pytest.mark.parametrize("inner", ["none", "zstd"])
-def test_a_whole_shard_is_one_request(
-    inner: str, remote: Callable[..., Any], http_server: FileServer
-) -> None:
-    values, opened = remote(inner=inner)
+def test_a_whole_shard_is_one_request(remote: Callable[..., Any], http_server: FileServer) -> None:
+    values, opened = remote(inner="zstd")
     np.testing.assert_array_equal(opened[:], values)
     assert len(ranges_of(http_server)) == 10
 
 
-@pytest.mark.parametrize("index_location", ["start", "end"])
 def test_parts_of_shards_are_two_requests(
-    index_location: str, remote: Callable[..., Any], http_server: FileServer
+    remote: Callable[..., Any], http_server: FileServer
 ) -> None:
-    values, opened = remote(inner="zstd", index_location=index_location)
+    values, opened = remote(index_location="start")
     part = slice(60 * 1024, -60 * 1024)
     np.testing.assert_array_equal(opened[part], values[part])
     # The first and the last in parts.
@@ -196,10 +192,9 @@ def test_an_index_cannot_point_outside_of_its_shard(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("inner", ["none", "zstd"])
-def test_a_large_shard_is_read_in_little_memory(inner: str, tmp_path: Path) -> None:
+def test_a_large_shard_is_read_in_little_memory(tmp_path: Path) -> None:
     values = np.random.default_rng(1).integers(0, 2**62, 3 * 2**20)
-    array = ShardedArray(values, (3 * 2**20,), sharding((2**15,), inner=inner))
+    array = ShardedArray(values, (3 * 2**20,), sharding((2**15,), inner="zstd"))
     write_sharded(tmp_path, array, lambda _: "entry")
     _, bulk = both_ways(tmp_path)
     assert bulk[:10].tolist() == values[:10].tolist()
