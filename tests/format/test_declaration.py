@@ -36,15 +36,9 @@ def parse(transformers: Any, **lock: Any) -> Configuration | None:
     return parse_declaration({"storage_transformers": transformers, **lock})
 
 
-WRONG_TEMPLATES = [
-    "m.json", "{partition}/{partition}", "{Partition}", "%7Bpartition%7D", "{ partition }",
-    "m?x={partition}", "m#{partition}", "s3://{partition}/m", "s3://b{partition}/m",
-    "s3{partition}://b/m", "//h{partition}/m", "http://h?{partition}", "a{partition}:b",
-]  # fmt: skip
-TEMPLATES = [
-    "{partition}", "./m/{partition}.json.gz", "../{partition}/m?x=1", "s3://b/{partition}",
-    "https://h/m-{partition}", "/data/{partition}", "{partition}://x", "./a{partition}:b",
-]  # fmt: skip
+# What else is refused is stated by the conformance corpus.
+WRONG_TEMPLATES = ["{ partition }", "s3{partition}://b/m", "//h{partition}/m", "a{partition}:b"]
+TEMPLATES = ["../{partition}/m?x=1", "s3://b/{partition}", "{partition}://x", "./a{partition}:b"]
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -110,17 +104,6 @@ def test_an_inline_manifest_is_kept_as_it_is() -> None:
         with pytest.raises(zm.ManifestError) as raised:
             strict(interpret_document(found.manifest, Limits()))
         assert code is None or raised.value.code == code
-
-
-@pytest.mark.parametrize("must_understand", [{}, {"must_understand": True}])
-def test_declaration(must_understand: dict[str, Any]) -> None:
-    expected = Configuration("./m.json", "./")
-    assert parse(declared(**must_understand)) == expected
-
-
-def test_declaration_with_base() -> None:
-    configuration = {"manifest": "./m.json", "base": "s3://b/"}
-    assert parse(declared(configuration)) == Configuration("./m.json", "s3://b/")
 
 
 @pytest.mark.slow
@@ -212,7 +195,6 @@ def test_errors_name_what_is_unsupported(transformers: list[Any], says: str) -> 
         ),
         (declared({"manifest": "{partition}", "partition_shape": [1, 0]}), "positive integers"),
         (declared({"manifest": "m.json", "partition_shape": [1]}), "once"),
-        (declared({"manifest": "s3{partition}://b/m", "partition_shape": [1]}), "once"),
         (declared({"manifest": "./{partition}.json"}), "no 'partition_shape'"),
         (declared({"manifest": {}, "codecs": []}), "'codecs' does not apply"),
         (declared({"manifest": {}, "partition_shape": [1]}), "'partition_shape' does not apply"),

@@ -81,71 +81,20 @@ def test_percent_encoding_round_trips(names: list[str], base: str) -> None:
 # ---------------------------------------------------------------- resolution
 
 
+# What most paths resolve to is stated by the conformance corpus.
 @pytest.mark.parametrize(
     ("base", "path", "expected"),
     [
-        ("./", "f.nc", "a/sst/f.nc"),
-        (".", "f.nc", "a/sst/f.nc"),
-        ("x", "f.nc", "a/sst/f.nc"),
-        ("x/", "f.nc", "a/sst/x/f.nc"),
-        ("..", "f.nc", "a/f.nc"),
-        ("../../", "f.nc", "f.nc"),
-        ("./", "../../f.nc", "f.nc"),
-        ("./", "x//../f.nc", "a/sst/x/f.nc"),
-        ("./", "x/./f%20g.nc", "a/sst/x/f g.nc"),
-        ("./", "f g é.nc", "a/sst/f g é.nc"),
-        ("./", "%C3%A9", "a/sst/é"),
-        ("./", "a%252fb", "a/sst/a%2fb"),
-        ("./", "./a:b", "a/sst/a:b"),
-        ("./", "2020-01-01T00:00.nc", "a/sst/2020-01-01T00:00.nc"),
-        ("./", "%3F%23%25%40", "a/sst/?#%@"),
-        ("./", "...", "a/sst/..."),
-        ("./", "..a/b..", "a/sst/..a/b.."),
-        ("./", "f%2enc", "a/sst/f.nc"),
-        ("./", "x@y/z", "a/sst/x@y/z"),
-    ],
-)
-def test_relative_to_the_store(base: str, path: str, expected: str) -> None:
-    location = Base.parse(base, directory="a/sst").resolve(path)
-    assert location == StoreLocation(expected)
-    assert str(location) == expected
-
-
-@pytest.mark.parametrize(
-    ("base", "path", "expected"),
-    [
-        ("s3://b/data/", "f.nc", "s3://b/data/f.nc"),
-        ("s3://b/data", "f.nc", "s3://b/f.nc"),
-        ("s3://b", "f.nc", "s3://b/f.nc"),
-        ("s3://b/data/x/..", "f.nc", "s3://b/data/f.nc"),
-        ("s3://b/data/", "../f.nc", "s3://b/f.nc"),
-        ("s3://b/data/", "/f.nc", "file:///f.nc"),
         ("s3://b/data/", "gs://c/f.nc", "gs://c/f.nc"),
         ("s3://b/my-data/", "x//y", "s3://b/my-data/x//y"),
-        ("/data/", "f.nc", "file:///data/f.nc"),
-        ("/data", "f.nc", "file:///f.nc"),
-        ("file:/data/", "../f.nc", "file:///f.nc"),
-        ("https://h/d/?token=x", "f.nc", "https://h/d/f.nc"),
         ("https://h/d/", 'f.nc?a=%2F+ b"', "https://h/d/f.nc?a=%2F+%20b%22"),
         ("https://h/d/f.nc?a", "?b", "https://h/d/f.nc?b"),
         ("./", "S3://My.Bucket/K", "s3://My.Bucket/K"),
-        ("./", "s3://b/my-data/../other", "s3://b/other"),
         ("./", "s3://b/a+b%2Bc", "s3://b/a%2Bb%2Bc"),
-        ("./", "HTTP://EXAMPLE.com:80/A", "http://example.com/A"),
         ("./", "http://example.com:443/A", "http://example.com:443/A"),
-        ("./", "https://example.com:00443/A", "https://example.com/A"),
-        ("./", "https://example.com:/A", "https://example.com/A"),
-        ("./", "https://[2001:DB8::1]:8443/A", "https://[2001:db8::1]:8443/A"),
-        ("./", "https://h/f?", "https://h/f"),
-        ("./", "FILE://LocalHost/f", "file:///f"),
-        ("./", "file:///data//f", "file:///data//f"),
         ("./", "/C:/f", "file:///C:/f"),
-        ("./", "abfss://c@acc.dfs.core.windows.net/f", "abfss://c@acc.dfs.core.windows.net/f"),
         ("./", "az://$web/f", "az://$web/f"),
-        ("./", "https://[0:0:0:0:0:0:0:1]/A", "https://[::1]/A"),
-        ("./", "https://127.0.0.1:443/A", "https://127.0.0.1/A"),
         ("./", "https://0x7f.example/A", "https://0x7f.example/A"),
-        ("./", "https://1.2.3.4.example.com./A", "https://1.2.3.4.example.com./A"),
     ],
 )
 def test_urls(base: str, path: str, expected: str) -> None:
