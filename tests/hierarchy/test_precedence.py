@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 import zarr
 from zarr.abc.store import Store
 from zarr.core.sync import sync
@@ -95,7 +94,6 @@ async def _collect(keys: Any) -> list[str]:
 READERS: dict[str, Reader] = {
     "consolidated": by_zarr(consolidated=True),
     "not consolidated": by_zarr(consolidated=False),
-    "by path": by_path,
     "by directories": by_directories,
 }
 
@@ -125,19 +123,6 @@ def state(change: Change, window: Window) -> Nodes:
 def test_the_old_state_or_the_new(change: Change, window: Window, reader: str) -> None:
     store = zm.ManifestStore(window.store())
     assert READERS[reader](store) == snapshot_of(state(change, window))
-
-
-@pytest.mark.parametrize("consolidated", [True, False])
-@pytest.mark.parametrize(("change", "window"), every(["append", "trim", "attributes"]))
-def test_datasets(change: Change, window: Window, consolidated: bool) -> None:
-    store = zm.ManifestStore(window.store())
-    found = xr.open_zarr(store, consolidated=consolidated, chunks=None, decode_times=False)
-    expected = snapshot_of(state(change, window))
-    for path, (attributes, values) in expected.items():
-        if path and "/" not in path and values is not None:
-            np.testing.assert_array_equal(found[path].values, values)
-            assert found[path].attrs == attributes
-    assert found.attrs == expected[""][0]
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from zarr.storage import (
 )
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.hierarchies import FIELD, files_below, read, split_into_source, write_manifest_array
 from zarr_manifest.stores import same_place
 
@@ -154,8 +155,10 @@ needs_guard = pytest.mark.skipif(
 
 @needs_guard
 @pytest.mark.parametrize("mode", ["r", "r+"])
-@pytest.mark.parametrize("target", [by_path, by_local_store, by_object_store, by_manifest_store])
-@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize(
+    ("enabled", "target"),
+    crossed([False, True], [by_path, by_local_store, by_object_store, by_manifest_store]),
+)
 def test_an_array_cannot_be_overwritten_with_itself(
     root: Path, target: Callable[[Path], Any], mode: Any, enabled: bool
 ) -> None:
