@@ -75,24 +75,6 @@ def test_largest_coordinate() -> None:
     assert parse_canonical("9007199254740991.0", 2) == (2**53 - 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("index", "name", "separator", "key"),
-    [
-        ((0, 3), "default", "/", "c/0/3"),
-        ((0, 3), "default", ".", "c.0.3"),
-        ((), "default", "/", "c"),
-        ((), "default", ".", "c"),
-        ((0, 3), "v2", ".", "0.3"),
-        ((0, 3), "v2", "/", "0/3"),
-        ((), "v2", ".", "0"),
-        ((), "v2", "/", "0"),
-    ],
-)
-def test_relative_spelling(index: tuple[int, ...], name: str, separator: str, key: str) -> None:
-    assert encode_relative(index, name, separator) == key
-    assert parse_relative(key, len(index), name, separator) == index
-
-
 @given(STORE_KEYS)
 def test_candidates_are_all_ancestors_once(key: str) -> None:
     candidates = list(owner_candidates(key))

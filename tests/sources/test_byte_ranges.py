@@ -125,30 +125,6 @@ def test_offset_past_the_end(size: int, beyond: int, request_: SourceRange) -> N
         source_range(size + beyond, None, request_, size=size)
 
 
-@pytest.mark.parametrize(
-    ("offset", "length", "request_", "expected"),
-    [
-        (100, 50, WHOLE, (100, 150, True)),
-        (100, 50, bounded(10, 80), (110, 150, True)),
-        (100, 50, bounded(60, 80), (150, 150, True)),
-        (100, 50, beginning(10), (110, 150, True)),
-        (100, 50, beginning(60), (150, 150, True)),
-        (100, 50, last(10), (140, 150, True)),
-        (100, 50, last(60), (100, 150, True)),
-        (100, 50, last(0), (100, 100, True)),
-        (100, None, WHOLE, (100, None, False)),
-        (100, None, bounded(10, 20), (110, 120, False)),
-        (100, None, beginning(10), (110, None, False)),
-        (0, None, last(10), (-10, None, False)),
-        (0, None, last(0), (0, 0, False)),
-    ],
-)
-def test_table(
-    offset: int, length: int | None, request_: SourceRange, expected: tuple[int, int | None, bool]
-) -> None:
-    assert source_range(offset, length, request_) == SourceRange(*expected)
-
-
 def test_size_does_not_stretch_or_cut_a_known_length() -> None:
     for size in (100, 3):
         assert source_range(10, 5, WHOLE, size=size) == SourceRange(10, 15, True)

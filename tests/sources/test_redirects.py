@@ -21,8 +21,7 @@ import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import FileServer, change, redirect, truncate
 from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
-from zarr_manifest.locations import Base
-from zarr_manifest.sources import SourceRange, Sources, in_own_loop, reader_of, within_host
+from zarr_manifest.sources import within_host
 
 
 @pytest.fixture
@@ -99,18 +98,6 @@ def test_redirect_to_no_url(root: Path, http_server: FileServer, target: str) ->
     with pytest.raises(zm.ManifestError) as raised:
         read(root, allow=[f"{http_server.url}/d/"])
     assert raised.value.code in ("location_not_allowed", "source_error")
-
-
-# ---------------------------------------------------------------- what it costs
-
-
-def test_each_read_is_one_request(http_server: FileServer) -> None:
-    http_server.put("f.bin", RAW)
-    sources = Sources(quickly(http_server.url), reader_of(obstore.store.MemoryStore()))
-    location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
-    for _ in range(5):
-        assert bytes(in_own_loop(sources.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
-    assert len(http_server.requests) == 5
 
 
 # ---------------------------------------------------------------- within the hierarchy
