@@ -216,7 +216,7 @@ def test_other_paths(entries: dict[tuple[int, int], dict[str, Any]], data: st.Da
 
 @pytest.mark.slow
 def test_a_document_of_many_entries() -> None:
-    grid_shape = (4, 100, 100)
+    grid_shape = (2, 100, 100)
     count = math.prod(grid_shape)
     numbers = np.arange(count)
     manifest = Manifest.from_columns(
