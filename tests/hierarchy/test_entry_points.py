@@ -187,7 +187,6 @@ def test_without_consolidated_metadata(look: EntryPoint, served: tuple[Path, str
     assert "consolidate" in str(caught.value.remedy)
 
 
-@OF_DOCUMENTS
 @pytest.mark.servers
 @pytest.mark.filterwarnings("ignore:Consolidated:zarr.errors.ZarrUserWarning")
 def test_with_consolidated_metadata(look: EntryPoint, served: tuple[Path, str]) -> None:
@@ -356,13 +355,7 @@ def test_limits(look: EntryPoint, tmp_path: Path) -> None:
     assert look(tmp_path, limits=zm.Limits(entries=2)) == {}
     assert look(tmp_path, limits=zm.Limits(entries=1)) == {"a": "limit_exceeded"}
     assert look(tmp_path, limits=zm.Limits(manifest_bytes=9)) == {"a": "limit_exceeded"}
-
-
-@OF_DOCUMENTS
-def test_settings_of_a_manifest_store_are_used(look: EntryPoint, tmp_path: Path) -> None:
-    write(tmp_path)
-    store = zm.ManifestStore(tmp_path, limits=zm.Limits(entries=1))
-    assert look(store) == {"a": "limit_exceeded"}
+    assert look(zm.ManifestStore(tmp_path, limits=zm.Limits(entries=1))) == {"a": "limit_exceeded"}
 
 
 @OF_DOCUMENTS

@@ -24,6 +24,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.buffer import default_buffer_prototype
 
 import zarr_manifest as zm
+from tests.combinations import crossed
 from tests.hierarchies import encode_chunks, write_manifest_array
 from tests.properties import examples
 
@@ -252,8 +253,7 @@ def test_answers_equal_slices_of_the_chunk(
     assert [answer.to_bytes() for answer in answers] == [part_of(BODY, part) for part in requests]
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("chunk", [len(FORMS), len(FORMS) + 1, len(FORMS) + 2], ids=str)
+@pytest.mark.parametrize(("chunk", "read"), crossed([len(FORMS) + n for n in range(3)], READERS))
 @given(request=REQUESTS)
 @examples(0.1)
 def test_no_bytes_for_empty_absent_and_impossible_chunks(

@@ -262,20 +262,6 @@ def test_names_that_no_file_can_have(top: Path) -> None:
             contents(Directory(str(top / "root")), key)
 
 
-@pytest.mark.skipif(not directories.HAS_OPENAT2, reason="only Linux can, since 5.6")
-@pytest.mark.parametrize("name", ["root", "named"])
-def test_a_file_that_no_links_lead_to_is_opened_at_once(
-    top: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The directory itself may be reached through a link."""
-    (top / "named").symlink_to("root")
-    monkeypatch.delattr(directories, "_reach_in")
-    directory = Directory(str(top / name))
-    assert contents(directory, "d/f") == BODY
-    with pytest.raises(errors.SourceNotFoundError):
-        contents(directory, "d/nothing")
-
-
 @pytest.mark.skipif(os.getuid() == 0, reason="the superuser may read everything")
 def test_permissions(top: Path) -> None:
     directory = Directory(str(top / "root"))
