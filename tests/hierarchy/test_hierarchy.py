@@ -23,6 +23,7 @@ from zarr.storage import (
 )
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import (
     FIELD,
     Values,
@@ -57,10 +58,6 @@ def by_root(store: Store, path: str) -> Any:
     return zarr.open(store, mode="r", zarr_format=3)[path]
 
 
-def by_root_group(store: Store, path: str) -> Any:
-    return zarr.open_group(store, mode="r", zarr_format=3)[path]
-
-
 def step_by_step(store: Store, path: str) -> Any:
     node: Any = zarr.open_group(store, mode="r", zarr_format=3)
     for name in path.split("/"):
@@ -81,7 +78,17 @@ def by_parent_arrays(store: Store, path: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "way_in",
-    [by_open, by_open_array, by_root, by_root_group, step_by_step, by_members, by_parent_arrays],
+    combinations(
+        [
+            by_open,
+            by_open_array,
+            by_root,
+            step_by_step,
+            by_members,
+            by_parent_arrays,
+        ],
+        besides=[by_open_array, step_by_step, by_members],
+    ),
 )
 def test_zarr(way_in: Callable[[Store, str], Any], store: zm.ManifestStore, values: Values) -> None:
     for path in values:
