@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 import zarr_manifest as zm
-from tests.failing_sources import Bucket, Web
+from tests.failing_sources import Bucket
 from tests.hierarchies import write_manifest_array
 from tests.quick_retries import NO_RETRIES, QUICK
 from tests.servers.http_files import Exchange, Fault, FileServer, Reply, reset, status, truncate
@@ -231,18 +231,6 @@ def test_ranges_within_a_shorter_object_are_read(http_server: FileServer, root: 
     with pytest.raises(zm.errors.RangeOutOfBoundsError) as raised:
         array[...]
     assert raised.value.chunk == "99"
-
-
-def test_conditions_are_sent(root: Path, http_server: FileServer) -> None:
-    web = Web(root, http_server)
-    for etag in (web.etag, '"another"'):
-        web.declare(etag=etag)
-        array = opened(root, web.allow)
-        if etag == web.etag:
-            np.testing.assert_array_equal(array[...], np.arange(104, 120, dtype="u1"))
-        else:
-            with pytest.raises(zm.errors.SourceChangedError):
-                array[...]
 
 
 def test_an_object_of_s3_that_has_changed(root: Path, s3_server: S3Server, s3_bucket: str) -> None:

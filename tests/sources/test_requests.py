@@ -11,17 +11,10 @@ from hypothesis import strategies as st
 
 from tests.quick_retries import NO_RETRIES
 from tests.servers.http_files import (
-    Exchange,
-    Fault,
     FileServer,
     Recorded,
-    Reply,
-    ignore_range,
-    status,
 )
 from tests.untrusted_manifests import RAW
-from zarr_manifest import errors
-from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
 from zarr_manifest.sources import (
     NamedStores,
@@ -39,12 +32,6 @@ HIERARCHY = reader_of(obstore.store.MemoryStore())
 QUERIES = st.text("abcXYZ019-._~!$&()*+,;=:@/?").map(lambda text: f"x{text}") | st.from_regex(
     r"sig=(%[2-6][0-9a-fA-F]|[a-z+/=])+", fullmatch=True
 )
-
-
-def fetch(server: FileServer, path: str, conditions: Conditions | None = None) -> bytes:
-    sources = Sources({server.url: {"retry_config": NO_RETRIES}}, HIERARCHY)
-    location = Base.parse("./").resolve(f"{server.url}/{path}")
-    return bytes(in_own_loop(sources.fetch(location, PART, conditions or Conditions())))
 
 
 def fetch_twice(server: FileServer, path: str) -> list[Recorded]:
@@ -69,13 +56,6 @@ def test_queries_are_sent_as_they_are_written(http_server: FileServer, query: st
     assert not [name for request in sent for name in request.headers if "zarr" in name]
 
 
-def test_identity_is_asked_for(http_server: FileServer) -> None:
-    http_server.put("f.bin", RAW)
-    sent = fetch_twice(http_server, "f.bin")
-    asked = [request.headers.get("accept-encoding") for request in sent]
-    assert asked == ["identity", "identity"]
-
-
 @pytest.mark.parametrize("url", ["s3://b/", "gs://b/", "az://b/"])
 def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
     location: Any = Base.parse("./").resolve(f"{url}x")
@@ -87,33 +67,3 @@ def test_identity_is_asked_for_where_no_signature_covers_it(url: str) -> None:
     ):
         reader: Any = NamedStores({url: access}).find(location)[0]
         assert {*reader.store.client_options["default_headers"]} == expected
-
-
-def weak(etag: str) -> Fault:
-    def reply(exchange: Exchange) -> Reply:
-        if "if-match" in exchange.headers:
-            return Reply(412, {}, b"")
-        found = exchange.normal()
-        return Reply(found.status, {**found.headers, "ETag": etag}, found.body)
-
-    return Fault(reply)
-
-
-def test_412_is_asked_again_without_conditions(http_server: FileServer) -> None:
-    http_server.put("f.bin", RAW)
-    http_server.script("f.bin", weak('W/"tag"'), sticky=True)
-    assert fetch(http_server, "f.bin", Conditions('"tag"')) == RAW[4:12]
-    assert "if-match" not in http_server.requests[-1].headers
-    with pytest.raises(errors.SourceChangedError, match="its etag is"):
-        fetch(http_server, "f.bin", Conditions('"other"'))
-    assert fetch(http_server, "f.bin", Conditions('W/"tag"')) == RAW[4:12]
-
-
-@pytest.mark.parametrize("conditions", [Conditions(), Conditions('"tag"')])
-def test_412_without_conditions_is_no_change(
-    http_server: FileServer, conditions: Conditions
-) -> None:
-    http_server.put("f.bin", RAW)
-    http_server.script("f.bin", ignore_range(), status(412), status(412), status(412))
-    with pytest.raises(errors.SourceError):
-        fetch(http_server, "f.bin", conditions)
