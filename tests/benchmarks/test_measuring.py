@@ -55,8 +55,12 @@ def test_processor_seconds_are_counted() -> None:
 
 
 def test_the_least_of_a_few_rounds_counts() -> None:
+    assert in_fresh_process(repeated)["wall"] < 0.05
+
+
+def repeated() -> Measured:
     lengths = iter([0.1, 0.001, 0.05])
-    assert repeat(lambda: time.sleep(next(lengths)), range(3))["wall"] < 0.05
+    return repeat(lambda: time.sleep(next(lengths)), range(3))
 
 
 def fail() -> Measured:

@@ -26,7 +26,7 @@ from zarr_manifest.conversion import Node, read_files, write_hierarchy
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Consolidated metadata")]
 
 # Fewer, where each takes long: the thorough tier appends them all.
-DAYS, PROCESSES = (80, 8) if THOROUGH else (12, 4)
+DAYS, PROCESSES, KILLS = (80, 8, 8) if THOROUGH else (8, 3, 4)
 
 # Files that each of the processes appends at a time: some of them are there already by then.
 BATCHES = [max(1, DAYS // share) for share in (8, 2, 5, 4, 4, 3, 3, 2)[:PROCESSES]]
@@ -126,13 +126,14 @@ def test_processes_that_are_killed_and_started_again(
     write_hierarchy(store_at(place), nodes[0])
     answers = CONTEXT.SimpleQueue()
     started = [process(place, nodes, batch, allow, None, answers) for batch in BATCHES[:4]]
-    for number in range(8):
+    for number in range(KILLS):
         time.sleep(random.uniform(0, 0.2))
-        victim = started[number % 4]
+        which = number % len(started)
+        victim = started[which]
         if victim.is_alive():
             os.kill(victim.pid, signal.SIGKILL)
         victim.join()
-        started[number % 4] = process(place, nodes, BATCHES[number % 4], allow, None, answers)
+        started[which] = process(place, nodes, BATCHES[which], allow, None, answers)
     for each in started:
         each.join()
     assert [each.exitcode for each in started] == [0] * len(started)

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,13 @@ def test_a_worker_that_dies(months: list[Path]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
+    import dask
+
     distributed = pytest.importorskip("distributed")
+    # As a fork of the server that has imported what the others do, too.
+    forkserver.ensure_running()
     with (
+        dask.config.set({"distributed.worker.multiprocessing-method": CONTEXT.get_start_method()}),
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as local,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import pickle
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import pytest
 import zarr
 import zstandard
 
+from tests.combinations import combinations, crossed
 from tests.conversion.files.converted_files import IGNORED_WARNINGS
 from tests.conversion.files.scanned_files import FILES, age, documents, write_day, write_days
 from tests.hierarchies import files_below
@@ -26,6 +28,7 @@ from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import (
     ArrayNode,
+    Node,
     ScanReport,
     append,
     read_files,
@@ -42,9 +45,17 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def written_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of files, to be copied."""
+    directory = tmp_path_factory.mktemp("written") / "days"
+    write_days(directory, 4)
+    return directory
+
+
 @pytest.fixture
-def days(tmp_path: Path) -> list[Path]:
-    return write_days(tmp_path / "days", 4)
+def days(tmp_path: Path, written_days: Path) -> list[Path]:
+    return sorted(shutil.copytree(written_days, tmp_path / "days").iterdir())
 
 
 @pytest.fixture
@@ -70,9 +81,12 @@ def written(files: Any, root: Path, **options: Any) -> dict[str, bytes]:
 # ------------------------------------------------------------ the same as without
 
 
-@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
-    "options", [{}, {"checksum": "crc32c"}, {"record_conditions": False}, {"inline_limit": 200}]
+    ("name", "options"),
+    crossed(
+        FILES,
+        [{}, {"checksum": "crc32c"}, {"record_conditions": False}, {"inline_limit": 200}],
+    ),
 )
 def test_one_file(tmp_path: Path, name: str, options: dict[str, Any], parsed: list[str]) -> None:
     FILES[name](tmp_path / name)
@@ -89,9 +103,16 @@ def test_one_file(tmp_path: Path, name: str, options: dict[str, Any], parsed: li
     assert parsed == [name]
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("dim", ["new", "x", "crs"])
-def test_many_files(tmp_path: Path, name: str, dim: str, parsed: list[str]) -> None:
+@pytest.mark.parametrize(
+    "both",
+    combinations(
+        itertools.product(FILES, ["new", "x", "crs"]),
+        besides=[("f.h5", "crs"), ("classic.nc", "x"), ("f.fits", "new"), ("f.tif", "x")],
+    ),
+    ids=" along ".join,
+)
+def test_many_files(tmp_path: Path, both: tuple[str, str], parsed: list[str]) -> None:
+    name, dim = both
     for number in range(2):
         FILES[name](tmp_path / f"{number}-{name}")
         age(tmp_path / f"{number}-{name}")
@@ -296,24 +317,24 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], dict[str, bytes]]:
-    """A directory, the files in it, and the hierarchy of them; their scans are kept beside them."""
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], list[Node]]:
+    """A place of scans, the files that are scanned there, and the nodes that are read of them."""
     root = tmp_path_factory.mktemp("kept")
-    days = write_days(root / "days", 4)
-    expected = written(days, root / "h.zarr", concat_dim="time", scans=root / "scans")
-    return root, days, expected
+    days = write_days(root / "days", 2)
+    expected = list(read_files(days, concat_dim="time", scans=root / "scans"))
+    return root / "scans", days, expected
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_document_that_is_no_good_is_made_again(
-    kept: tuple[Path, list[Path], dict[str, bytes]],
+    kept: tuple[Path, list[Path], list[Node]],
     tmp_path: Path,
     damage: str,
     parsed: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    root, days, expected = kept
-    scans = shutil.copytree(root / "scans", tmp_path / "scans")
+    good_scans, days, expected = kept
+    scans = shutil.copytree(good_scans, tmp_path / "scans")
     if damage == "a bomb":
         monkeypatch.setattr("zarr_manifest.conversion.files.scan_documents.LARGEST", SMALL)
     name = scan(days[1], scans=scans).name
@@ -331,11 +352,10 @@ def test_a_document_that_is_no_good_is_made_again(
     assert parsed == ["0001.nc"]
     assert [note for note in nodes[0].notes if "made again" in note and name in note]  # type: ignore[union-attr]
     assert (scans / name).read_bytes() == good
-    write_hierarchy(root / "h.zarr", nodes, overwrite=True)
-    assert files_below(root / "h.zarr") == expected
+    assert nodes[1:] == expected[1:]
     (scans / name).write_bytes(bad)
     report = scan_files(days, scans)
-    assert (report.found, report.made, len(report.damaged)) == (3, 1, 1)
+    assert (report.found, report.made, len(report.damaged)) == (1, 1, 1)
 
 
 def test_a_scan_under_the_name_of_another_is_not_used(
