@@ -6,25 +6,44 @@ There is one server of forks in a process, and the last list of what it imports 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
 from zarr_manifest.hierarchy import store
 
-__all__ = ["CONTEXT", "in_worker"]
+__all__ = ["CONTEXT", "cluster", "in_worker"]
 
 CONTEXT = get_context("forkserver")
 # Each process imports the module of its function: these import what the others do, too.
-CONTEXT.set_forkserver_preload(
-    [
-        "dask.array",
-        "virtualizarr",
-        "tests.conversion.concatenation.test_many_appenders",
-        "tests.integrations.test_opened_before",
-        "tests.pipeline.test_bulk_arrays",
-        "tests.writing.test_writing_interrupted",
-    ]
-)
+_IMPORTED = [
+    "dask.array",
+    "virtualizarr",
+    "tests.conversion.concatenation.test_many_appenders",
+    "tests.integrations.test_opened_before",
+    "tests.pipeline.test_bulk_arrays",
+    "tests.writing.test_writing_interrupted",
+]
+CONTEXT.set_forkserver_preload(_IMPORTED)
+
+
+@contextmanager
+def cluster(workers: int = 1, **options: Any) -> Iterator[Any]:
+    """A client of a cluster of dask, whose workers are such processes."""
+    import dask
+    import distributed
+    from distributed.utils import get_mp_context
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context()  # which says, the first time, what is imported
+        CONTEXT.set_forkserver_preload(_IMPORTED)
+        usual: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
+        with (
+            distributed.LocalCluster(n_workers=workers, **usual | options) as made,
+            distributed.Client(made) as client,
+        ):
+            yield client
 
 
 def in_worker(pickled: bytes) -> Any:

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +27,10 @@ from tests.inspection.damaged_places import (
     THEN,
     OnDisk,
 )
-from tests.processes import CONTEXT
+from tests.processes import CONTEXT, cluster
 from tests.servers.http_files import FileServer
 from zarr_manifest.format import compute_checksum
 from zarr_manifest.inspection import Report
-
-if TYPE_CHECKING:
-    pass
 
 
 def in_one_object(root: Path, server: FileServer, count: int, size: int) -> tuple[Any, bytes]:
@@ -303,17 +300,12 @@ def test_workers_find_the_same(root: Path) -> None:
 def test_workers_of_a_cluster_find_the_same(
     root: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("zarr_manifest.inspection.blocks._MOST_BYTES", 2**15)
     allow, body = in_one_object(root, http_server, count=256, size=4096)
     http_server.put("raw.bin", body[:77] + b"?" + body[78:], last_modified=THEN)
     expected = zm.verify(root, read="all", allow=allow)
     http_server.clear()
-    with (
-        distributed.LocalCluster(n_workers=8, threads_per_worker=1, dashboard_address=":0") as made,
-        distributed.Client(made) as client,
-    ):
-        executor = client.get_executor()
-        report = zm.verify(root, read="all", allow=allow, parallel=executor)
+    with cluster(workers=2) as client:
+        report = zm.verify(root, read="all", allow=allow, parallel=client.get_executor())
     assert comparable(report) == comparable(expected)
     assert sum(last - first for first, last in bytes_sent(http_server)) == len(body)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 import zarr
 import zarr.storage._common as opening
 
 from tests.hierarchies import FIELD, write_manifest_array
-from tests.processes import CONTEXT
+from tests.processes import CONTEXT, cluster
 from zarr_manifest import enable
 from zarr_manifest.errors import LocationNotAllowedError
 from zarr_manifest.integrations import dask_preload
@@ -49,37 +48,20 @@ def by_xarray(path: Path) -> Any:
     return xr.open_zarr(path, consolidated=False, chunks=None, mask_and_scale=False)["x"].values
 
 
-# A program whose own process is not enabled, and whose tasks open paths.
-CLUSTER = """
-import sys
-import distributed
-from tests.integrations.test_activation_processes import by_xarray, by_zarr
-
-if __name__ == "__main__":
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as cluster, distributed.Client(cluster) as client:
-        for read in (by_zarr, by_xarray):
-            print(client.submit(read, sys.argv[1]).result(timeout=60).sum())
-"""
-
-
 @pytest.mark.slow
 def test_variables_enable_the_workers_of_a_cluster(tmp_path: Path, archive: str) -> None:
+    """This process is not enabled."""
     variables = {
         "DASK_DISTRIBUTED__WORKER__PRELOAD": f'["{PRELOAD}"]',
         "ZARR_MANIFEST_ALLOW": archive,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    program = tmp_path / "program.py"
-    program.write_text(CLUSTER)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), str(tmp_path / "data.zarr")],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.split() == [str(FIELD.sum())] * 2, done.stderr
+    key = "distributed.worker.preload"
+    preload = dask.config.get(key, config=dask.config.collect_env(variables))
+    with dask.config.set({key: preload}), cluster(env=variables) as client:
+        for by_path in (by_zarr, by_xarray):
+            read = client.submit(by_path, tmp_path / "data.zarr").result(timeout=60)
+            np.testing.assert_array_equal(read, FIELD)
+    assert opening.make_store is ORIGINAL
 
 
 @pytest.mark.slow

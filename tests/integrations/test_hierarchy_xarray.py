@@ -18,7 +18,7 @@ from zarr.storage import LocalStore
 
 import zarr_manifest as zm
 from tests.hierarchies import Values, assert_same, consolidate, files_below
-from tests.processes import CONTEXT
+from tests.processes import CONTEXT, cluster
 from tests.servers.http_files import FileServer
 
 # zarr says so of sources and v2 nodes that lie in a v3 group; of nothing else here.
@@ -63,11 +63,7 @@ def test_dask_processes(store: zm.ManifestStore, values: Values) -> None:
 
 
 def test_dask_distributed(root: Path, store: zm.ManifestStore, values: Values) -> None:
-    distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        processes=True, n_workers=1, threads_per_worker=2, dashboard_address=":0"
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with cluster(threads_per_worker=2) as client:
         assert_datasets(
             lambda group: xr.open_zarr(
                 store, group=group, chunks={}, consolidated=False, mask_and_scale=False
