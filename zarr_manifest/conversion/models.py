@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zarr.abc.store import Store
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
@@ -32,13 +31,11 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.hierarchy import ConditionCheck, ManifestStore, Verify
 from zarr_manifest.sources import Allow
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from zarr_manifest.stores import StoreLike
 
 
 def to_model(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     allow: Allow = None,
     base: str | Path | None = None,
@@ -107,7 +104,7 @@ def _require_all(refused: Iterable[RefusedNode]) -> None:
 
 def from_model(
     model: Mapping[str, Any],
-    target: str | Path | ObjectStore | Store,
+    target: StoreLike,
     *,
     base: str | Path | None = None,
     overwrite: bool = False,

@@ -2,7 +2,12 @@
 
 from zarr_manifest.stores.byte_requests import requested_range, slice_of
 from zarr_manifest.stores.checked_store import entries_below, inside_store, list_own
-from zarr_manifest.stores.opening import base_directory, open_hierarchy, store_as_zarr_would
+from zarr_manifest.stores.opening import (
+    StoreLike,
+    base_directory,
+    open_hierarchy,
+    store_as_zarr_would,
+)
 from zarr_manifest.stores.own_store import OwnStore, TranslatedStore, value_of
 from zarr_manifest.stores.places import (
     OwnKeys,

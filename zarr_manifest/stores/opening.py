@@ -29,9 +29,12 @@ from zarr_manifest.stores.web_store import WebStore
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
+type StoreLike = str | Path | ObstoreStore | Store
+"""A path, a URL, an obstore store or a zarr store."""
+
 
 def open_hierarchy(
-    location: str | Path | ObstoreStore | Store,
+    location: StoreLike,
     allow: Mapping[str, Access],
     *,
     read_only: bool = False,

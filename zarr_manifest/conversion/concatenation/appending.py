@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 from zarr.abc.store import Store
@@ -29,9 +29,7 @@ from zarr_manifest.conversion.renewal import RefusedSource
 from zarr_manifest.errors import Advice, LocationNotAllowedError, NotConvertibleError, Setting
 from zarr_manifest.locations import AllowList, Base, UrlLocation, resolver, suggest_prefixes
 from zarr_manifest.sources import Allow, access_by_prefix
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from zarr_manifest.stores import StoreLike
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class AppendReport:
 
 
 def append(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     sources: JoinedSource | Iterable[JoinedSource],
     *,
     dim: str,

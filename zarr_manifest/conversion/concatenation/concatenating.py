@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from zarr.abc.store import Store
 from zarr.storage import ObjectStore as StoreOfObstore
 
 from zarr_manifest.conversion.files import (
@@ -45,15 +44,15 @@ from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import AllowList, Base, UrlLocation, redact
 from zarr_manifest.sources import Access, Allow, access_by_prefix
-from zarr_manifest.stores import store_name
+from zarr_manifest.stores import StoreLike, store_name
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    pass
 
 # Number of sources, or arrays, of which documents are read or written at the same time.
 CONCURRENT = 64
 
-type JoinedSource = str | Path | ObjectStore | Store | list[Node] | tuple[Node, ...]
+type JoinedSource = StoreLike | list[Node] | tuple[Node, ...]
 """A hierarchy, a file or a pattern for files; or nodes, such as those of ``read_virtual``."""
 
 
@@ -64,7 +63,7 @@ def concat(
     sources: Iterable[JoinedSource],
     *,
     dim: str,
-    target: str | Path | ObjectStore | Store,
+    target: StoreLike,
     allow: Allow = None,
     progress: Progress | None = None,
     **layout: Any,

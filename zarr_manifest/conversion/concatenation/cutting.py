@@ -6,10 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from zarr.abc.store import Store
+from typing import Any
 
 from zarr_manifest.conversion.concatenation.growing import Growing, grow
 from zarr_manifest.conversion.files import documents_along
@@ -27,9 +24,7 @@ from zarr_manifest.conversion.joining import (
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.sources import Allow, access_by_prefix
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from zarr_manifest.stores import StoreLike
 
 
 def is_aligned(node: ArrayNode, axis: int, start: int, stop: int) -> bool:
@@ -136,7 +131,7 @@ class TrimReport:
 
 
 def trim(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     dim: str,
     keep: int,

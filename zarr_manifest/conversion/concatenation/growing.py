@@ -9,14 +9,10 @@ import functools
 import math
 import operator
 import posixpath
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from zarr.abc.store import Store
 
 from zarr_manifest.conversion.concatenation.concatenating import CONCURRENT, opened_input
 from zarr_manifest.conversion.files import documents_along, is_as_written
@@ -35,7 +31,7 @@ from zarr_manifest.hierarchy import InspectedHierarchy, Partition, nodes_of
 from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import References, references_of
 from zarr_manifest.sources import Access
-from zarr_manifest.stores import store_urls
+from zarr_manifest.stores import StoreLike, store_urls
 from zarr_manifest.writing import (
     ArrayWriter,
     Change,
@@ -45,11 +41,6 @@ from zarr_manifest.writing import (
     guarded_store,
     repeatedly,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from obstore.store import ObjectStore
 
 # Others may append at the same time: each goes after the one before.
 _MOST_ATTEMPTS = 40
@@ -106,7 +97,7 @@ class Growing:
     @classmethod
     def open(
         cls,
-        location: str | Path | ObjectStore | Store,
+        location: StoreLike,
         allow: Mapping[str, Access],
         *,
         sole_writer: bool = False,

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from zarr.abc.store import Store
@@ -42,11 +42,8 @@ from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import TO_THE_END, Manifest
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import can_list, not_listable, object_url, store_failure
+from zarr_manifest.stores import StoreLike, can_list, not_listable, object_url, store_failure
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 # Where links in a local hierarchy may lead if they are followed.
 _EVERYWHERE = ("/",)
@@ -65,7 +62,7 @@ def _unknown_chunks(store: Store) -> SourceError:
 
 
 def read_hierarchy(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     url: str | None = None,
     allow: Allow = None,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
@@ -48,6 +48,7 @@ from zarr_manifest.hierarchy import (
 from zarr_manifest.showing import counted, html_table, note_lines
 from zarr_manifest.sources import Allow
 from zarr_manifest.stores import (
+    StoreLike,
     can_list,
     link_outside,
     list_inside,
@@ -57,9 +58,6 @@ from zarr_manifest.stores import (
 )
 from zarr_manifest.writing import Change, GuardedStore, Stored, guarded_store
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 @dataclass(slots=True, repr=False)
@@ -135,9 +133,9 @@ class UpgradeReport:
 
 
 def upgrade(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
-    target: str | Path | ObjectStore | Store | None = None,
+    target: StoreLike | None = None,
     allow: Allow = None,
     working_directory: str | Path | None = None,
     limits: Limits | None = None,

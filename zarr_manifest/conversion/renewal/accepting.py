@@ -6,10 +6,7 @@ import asyncio
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from zarr.abc.store import Store
+from typing import Any, NamedTuple
 
 from zarr_manifest.errors import InvalidConfigurationError, InvalidPathError, in_context
 from zarr_manifest.format import ArrayMetadata, Limits, document_checksum, format_canonical, strict
@@ -27,11 +24,9 @@ from zarr_manifest.inspection import Problem, check_document
 from zarr_manifest.locations import StoreLocation
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, in_order
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.writing import Change, GuardedStore, guarded_store
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 @dataclass(slots=True)
@@ -65,7 +60,7 @@ class AcceptanceReport:
 
 
 def accept(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     arrays: Iterable[str],
     *,
     allow: Allow = None,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport, own_place
 from zarr_manifest.errors import ManifestError
@@ -17,14 +14,12 @@ from zarr_manifest.format import Limits, compute_checksum, format_canonical, gri
 from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, ranges_of
 from zarr_manifest.manifest import EMPTY, INLINE, References
 from zarr_manifest.sources import Allow, Sources, read_each
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 def complete(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     arrays: Iterable[str] | None = None,
     *,
     checksum: str | None = "crc32c",

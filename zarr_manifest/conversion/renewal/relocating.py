@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport
 from zarr_manifest.errors import Advice, InvalidPathError, Setting
@@ -15,14 +11,11 @@ from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import DeclaredArray
 from zarr_manifest.locations import AllowList, Location, UrlLocation, redact
 from zarr_manifest.sources import Allow, ObjectVersion, access_by_prefix, anonymous
-from zarr_manifest.stores import object_url, store_urls
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from zarr_manifest.stores import StoreLike, object_url, store_urls
 
 
 def relocate(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     moves: Mapping[str, str],
     arrays: Iterable[str] | None = None,
     *,

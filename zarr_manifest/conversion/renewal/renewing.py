@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
-from zarr.abc.store import Store
 
 from zarr_manifest.conversion.renewal.objects import (
     ChunkReader,
@@ -29,12 +26,9 @@ from zarr_manifest.locations import Base, Location, StoreLocation
 from zarr_manifest.manifest import References
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, ObjectVersion
-from zarr_manifest.stores import object_url
+from zarr_manifest.stores import StoreLike, object_url
 from zarr_manifest.writing import ArrayWriter, Change, Form, guarded_store
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +86,7 @@ class RenewalReport:
 
 
 def refresh(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     arrays: Iterable[str] | None = None,
     *,
     read: bool = False,
@@ -198,7 +192,7 @@ class Renewal:
     @classmethod
     def open(
         cls,
-        location: str | Path | ObjectStore | Store,
+        location: StoreLike,
         arrays: Iterable[str] | None,
         *,
         allow: Allow,

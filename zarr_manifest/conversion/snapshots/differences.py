@@ -9,11 +9,9 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
-from zarr.abc.store import Store
 
 from zarr_manifest.conversion.files import hierarchy_nodes
 from zarr_manifest.conversion.nodes import GroupNode, RefusedNode
@@ -32,11 +30,8 @@ from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.manifest import JoinedReferences, Manifest, References, references_of
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import Allow, in_order
-from zarr_manifest.stores import object_url, same_place
+from zarr_manifest.stores import StoreLike, object_url, same_place
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 type Change = Literal["added", "removed", "changed"]
 
@@ -143,8 +138,8 @@ class Difference:
 
 
 def diff(
-    old: str | Path | ObjectStore | Store,
-    new: str | Path | ObjectStore | Store,
+    old: StoreLike,
+    new: StoreLike,
     *,
     allow: Allow = None,
     limits: Limits | None = None,

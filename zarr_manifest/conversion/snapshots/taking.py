@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from zarr.abc.store import Store
+from typing import Any
 
 from zarr_manifest.conversion.nodes import ConversionReport, Progress
 from zarr_manifest.conversion.snapshots.copies import Copies
@@ -16,19 +13,17 @@ from zarr_manifest.errors import Advice, Setting
 from zarr_manifest.format import Limits
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.sources import Allow, access_by_prefix
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.writing import chunk_place, guarded_store
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 def snapshot(
-    source: str | Path | ObjectStore | Store,
-    target: str | Path | ObjectStore | Store,
+    source: StoreLike,
+    target: StoreLike,
     *,
     checksum: str | None = None,
     copy: bool = False,
-    chunks_in: str | Path | ObjectStore | Store | None = None,
+    chunks_in: StoreLike | None = None,
     codecs: Sequence[str | Mapping[str, Any]] = (),
     partition_shape: PartitionShape = None,
     inline_below: int | None = None,

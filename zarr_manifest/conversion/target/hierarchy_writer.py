@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from zarr.abc.store import Store
+from typing import Any
 
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
@@ -44,7 +41,7 @@ from zarr_manifest.format import (
 )
 from zarr_manifest.manifest import Manifest, References, references_of
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import store_name, store_urls
+from zarr_manifest.stores import StoreLike, store_name, store_urls
 from zarr_manifest.writing import (
     SMALL_MANIFEST,
     ArrayWriter,
@@ -54,9 +51,6 @@ from zarr_manifest.writing import (
     is_native,
     small_size,
 )
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 # Size of all manifests that are written inline by default. Receiving these takes about as long as
 # one request, so that nobody waits longer for those that are not wanted.
@@ -68,7 +62,7 @@ type PartitionShape = Sequence[int] | Mapping[str, Sequence[int]] | None
 
 
 def write_hierarchy(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     nodes: Iterable[Node],
     *,
     base: str | None = None,

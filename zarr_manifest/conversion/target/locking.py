@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 
@@ -12,15 +10,13 @@ from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import arrays_in, declaration_of, declare, join
 from zarr_manifest.hierarchy import InspectedHierarchy, Node, no_hierarchy
 from zarr_manifest.sources import Allow
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.writing import Change, guarded_store
 from zarr_manifest.zarr_internals import sync
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
 
 def lock(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     arrays: Iterable[str] | None = None,
     *,
     sole_writer: bool = False,

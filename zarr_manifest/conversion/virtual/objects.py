@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zarr.abc.store import Store
-
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import add_references, array_of_columns, columns_for
@@ -29,21 +27,18 @@ from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, ancestors, jo
 from zarr_manifest.hierarchy import DeclaredArray, InspectedHierarchy, Node
 from zarr_manifest.locations import Cloud, Location, StoreLocation, UrlLocation, kind_of
 from zarr_manifest.sources import Allow, in_order
-from zarr_manifest.stores import object_url, store_name, store_urls
+from zarr_manifest.stores import StoreLike, object_url, store_name, store_urls
 from zarr_manifest.zarr_internals import sync
 
 if TYPE_CHECKING:
     import xarray as xr
-    from obstore.store import ObjectStore
-
-type Hierarchy = str | Path | ObjectStore | Store
 
 # Number of native chunks whose sizes are requested at the same time.
 _CONCURRENT_CALLS = 32
 
 
 def to_virtual_dataset(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     group: str = "",
     *,
     allow: Allow = None,
@@ -96,7 +91,7 @@ def to_virtual_dataset(
 
 
 def to_virtual_datatree(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     allow: Allow = None,
     base: str | Path | None = None,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
@@ -32,11 +30,15 @@ from zarr_manifest.hierarchy import no_hierarchy, open_for_reading
 from zarr_manifest.locations import Base, UrlLocation
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
 from zarr_manifest.sources import Allow, access_by_prefix, in_order
-from zarr_manifest.stores import can_list, list_inside, not_listable, open_hierarchy, store_urls
+from zarr_manifest.stores import (
+    StoreLike,
+    can_list,
+    list_inside,
+    not_listable,
+    open_hierarchy,
+    store_urls,
+)
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 _CONCURRENCY = 16
 
@@ -50,7 +52,7 @@ _SWAPPED = str.maketrans("./", "/.")
 
 
 def read_zarr2(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     url: str | None = None,
     allow: Allow = None,

@@ -11,11 +11,10 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.store import Store
 
 from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes, urls_of
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
@@ -25,13 +24,11 @@ from zarr_manifest.format import Limits, grid_indices, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import Columns, References, TextColumns
 from zarr_manifest.sources import Allow
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from zarr_manifest.stores import StoreLike
 
 
 def export_kerchunk_json(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     target: str | Path,
     *,
     overwrite: bool = False,

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +21,15 @@ from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
 from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ancestors, join
+from zarr_manifest.format import Limits, ancestors, join
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import References
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-    from zarr.abc.store import Store
-
-    from zarr_manifest.format import Limits
-    from zarr_manifest.sources import Allow
+from zarr_manifest.sources import Allow
+from zarr_manifest.stores import StoreLike
 
 
 def export_kerchunk_parquet(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     target: str | Path,
     *,
     record_size: int = 10_000,
