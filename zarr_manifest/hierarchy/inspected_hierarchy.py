@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from msgspec import Struct
 from zarr.abc.store import Store
@@ -20,6 +20,7 @@ from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
 from zarr_manifest.sources import Access, Allow, Sources, access_by_prefix, local_directories
 from zarr_manifest.stores import (
+    StoreLike,
     base_directory,
     can_list,
     hierarchy_sources,
@@ -29,9 +30,6 @@ from zarr_manifest.stores import (
     open_hierarchy,
 )
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 class InspectedHierarchy(Struct, frozen=True):
@@ -67,7 +65,7 @@ class InspectedHierarchy(Struct, frozen=True):
     @classmethod
     def open(
         cls,
-        location: str | Path | ObjectStore | Store,
+        location: StoreLike,
         *,
         allow: Allow = None,
         base: str | Path | None = None,

@@ -53,6 +53,7 @@ from zarr_manifest.sources import (
     may_be_remote,
 )
 from zarr_manifest.stores import (
+    StoreLike,
     base_directory,
     hierarchy_sources,
     inside_store,
@@ -64,7 +65,6 @@ from zarr_manifest.stores import (
 from zarr_manifest.zarr_internals import prepare_arrays, sync
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
     from zarr.abc.buffer import Buffer
     from zarr.abc.codec import CodecPipeline
 
@@ -132,7 +132,7 @@ class ManifestStore(ReadableStore):
 
     def __init__(
         self,
-        location: str | Path | ObjectStore | Store,
+        location: StoreLike,
         *,
         allow: Allow = None,
         base: str | Path | None = None,

@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
-from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, number_chunks, strict
@@ -34,14 +33,12 @@ from zarr_manifest.sources import (
     Allow,
     in_order,
 )
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 def contents(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     allow: Allow = None,
     base: str | Path | None = None,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, InvalidConfigurationError, Setting
 from zarr_manifest.format import (
@@ -24,14 +22,12 @@ from zarr_manifest.hierarchy import CONCURRENCY, DeclaredArray, InspectedHierarc
 from zarr_manifest.locations import UrlLocation, is_relative
 from zarr_manifest.manifest import References
 from zarr_manifest.sources import Allow, in_order
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 
 def identity(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     allow: Allow = None,
     limits: Limits | None = None,

@@ -10,9 +10,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from zarr.abc.store import Store
+from typing import Any
 
 from zarr_manifest.errors import (
     Advice,
@@ -59,11 +57,8 @@ from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
     Allow,
 )
-from zarr_manifest.stores import can_list
+from zarr_manifest.stores import StoreLike, can_list
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 _NAME_THE_ARRAYS = Advice(
     "name the arrays, ", Setting("arrays", python="validate(..., arrays=[...])")
@@ -92,7 +87,7 @@ _REMOVED = Advice("it has been removed, but its own 'zarr.json' is still there",
 
 
 def validate(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     arrays: Iterable[str] | None = None,
     allow: Allow = None,

@@ -23,12 +23,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
-from zarr.abc.store import Store
 
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError
 from zarr_manifest.format import Limits, document_checksum, dump_node, number_chunks
@@ -61,11 +60,8 @@ from zarr_manifest.inspection.validation import Validator
 from zarr_manifest.inspection.verify_state import RecordedRun, VerifyState
 from zarr_manifest.showing import counted, shortened, size
 from zarr_manifest.sources import Allow
-from zarr_manifest.stores import store_name
+from zarr_manifest.stores import StoreLike, store_name
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 # Blocks that are checked at a time, each by several requests: the threads of more would only take
 # turns. Blocks that are checked or wait to be, and chunks in them.
@@ -82,7 +78,7 @@ type Progress = Callable[[str, int, int | None], None]
 
 
 def verify(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     arrays: Iterable[str] | None = None,
     *,
     read: str | None = None,

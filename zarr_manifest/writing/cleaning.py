@@ -19,11 +19,9 @@ import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
-from zarr.abc.store import Store
 
 from zarr_manifest.errors import (
     Advice,
@@ -61,6 +59,7 @@ from zarr_manifest.showing import counted, size
 from zarr_manifest.sources import MOMENTARY, Allow, access_by_prefix, in_order
 from zarr_manifest.stores import (
     Listing,
+    StoreLike,
     can_list,
     not_listable,
     open_hierarchy,
@@ -68,9 +67,6 @@ from zarr_manifest.stores import (
 )
 from zarr_manifest.writing.own_objects import Content, OwnObjects, own_objects
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 type UnusedKind = Literal["manifest document", "chunk", "momentary file"]
 
@@ -145,11 +141,11 @@ class CleaningReport:
 
 
 def clean(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     older_than: timedelta | float = timedelta(days=7),
     dry_run: bool = False,
-    used_by: Iterable[str | Path | ObjectStore | Store] | None = None,
+    used_by: Iterable[StoreLike] | None = None,
     no_others: bool = False,
     allow: Allow = None,
     limits: Limits | None = None,

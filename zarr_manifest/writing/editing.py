@@ -14,13 +14,11 @@ import asyncio
 import functools
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import zarr
 from msgspec import structs
-from zarr.abc.store import Store
 
 from zarr_manifest.errors import ManifestError, WriteConflictError, in_context
 from zarr_manifest.format import (
@@ -42,7 +40,7 @@ from zarr_manifest.hierarchy import (
 from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.sources import Allow, access_by_prefix, in_order
-from zarr_manifest.stores import OwnKeys, can_list, inside_store, list_own
+from zarr_manifest.stores import OwnKeys, StoreLike, can_list, inside_store, list_own
 from zarr_manifest.writing.chunk_places import chunk_place
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store, repeatedly
@@ -51,9 +49,6 @@ from zarr_manifest.writing.edits import Edits, Index, coordinates_of, is_native
 from zarr_manifest.writing.finishing import uncopied
 from zarr_manifest.writing.rewriting import Rewriting
 from zarr_manifest.zarr_internals import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 # Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
@@ -64,10 +59,10 @@ _MOST_CANDIDATES = 64
 
 @contextmanager
 def edit(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     allow: Allow = None,
-    chunks_in: str | Path | ObjectStore | Store | None = None,
+    chunks_in: StoreLike | None = None,
     sole_writer: bool = False,
 ) -> Generator[Any]:
     """Edit a hierarchy: all that is written in the block becomes one change at its end.

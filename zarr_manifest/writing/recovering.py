@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-from zarr.abc.store import Store
+from typing import Literal
 
 from zarr_manifest.hierarchy import InspectedHierarchy, no_hierarchy
 from zarr_manifest.sources import Allow
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import guarded_store
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
 
 def recover(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     *,
     trust: Literal["consolidated", "own"] | None = None,
     sole_writer: bool = False,

@@ -6,11 +6,9 @@ Everything is checked, with the readers' own checks, before anything is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import zarr
-from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
@@ -32,21 +30,19 @@ from zarr_manifest.hierarchy import InspectedHierarchy, ManifestStore
 from zarr_manifest.sources import (
     Allow,
 )
+from zarr_manifest.stores import StoreLike
 from zarr_manifest.writing.array_writer import ArrayWriter, Form
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
 from zarr_manifest.writing.given_entries import Entries, interpret_entries
 from zarr_manifest.zarr_internals import sync
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
 # Its annotations name types of packages that may not be installed.
 _untyped_zarr: Any = zarr
 
 
 def write_manifest(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     array_path: str,
     entries: Entries,
     *,
@@ -160,7 +156,7 @@ def write_manifest(
 
 
 def create_array(
-    location: str | Path | ObjectStore | Store,
+    location: StoreLike,
     array_path: str,
     entries: Entries,
     *,
