@@ -7,12 +7,14 @@ formats. They share only this module.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ChunkGrid, join
+from zarr_manifest.format import ChunkGrid, interpret_chunk_grid, join, strict
 from zarr_manifest.manifest import Manifest, References, join_references, references_of
 from zarr_manifest.showing import counted, html_table, note_lines, size
 
@@ -107,6 +109,28 @@ class ArrayNode:
     notes: tuple[str, ...] = ()
 
 
+def grid_of(metadata: dict[str, Any]) -> ChunkGrid:
+    """Return the chunk grid of an array.
+
+    Raises
+    ------
+    NotConvertibleError
+        It is of an unknown kind.
+    """
+    grid = strict(interpret_chunk_grid(metadata))
+    if grid is None:
+        raise NotConvertibleError("the chunk grid is of an unknown kind")
+    return grid
+
+
+def inline_manifest(
+    grid_shape: tuple[int, ...], chunks: Mapping[tuple[int, ...], bytes] | None = None
+) -> Manifest:
+    """Return the manifest of an array whose chunks are inline, given by grid index, or absent."""
+    none = np.zeros((0, len(grid_shape)), np.int64)
+    return Manifest.from_columns(grid_shape, paths="", indices=none, data=chunks)
+
+
 def whole(node: ArrayNode) -> References:
     """Return all references of an array.
 
@@ -117,9 +141,7 @@ def whole(node: ArrayNode) -> References:
     """
     if isinstance(node.manifest, Manifest):
         return references_of(node.manifest)
-    grid = ChunkGrid.from_metadata(node.metadata)
-    assert grid is not None  # it was divided into partitions
-    return join_references(map(references_of, node.manifest.parts), grid.counts)
+    return join_references(map(references_of, node.manifest.parts), grid_of(node.metadata).counts)
 
 
 def held[N: Node](node: N) -> N:
@@ -170,6 +192,16 @@ def refused(path: str, error: ManifestError) -> RefusedNode:
 def not_convertible(path: str, reason: str) -> RefusedNode:
     """Return a node that is refused because Zarr v3, or a manifest, cannot express it."""
     return RefusedNode(path, NotConvertibleError.code, reason)
+
+
+def array_or_refused(node: Node, make: Callable[[ArrayNode], Node]) -> Node:
+    """Return what `make` makes of an array, or its refusal; other nodes as they are."""
+    if not isinstance(node, ArrayNode):
+        return node
+    try:
+        return make(node)
+    except ManifestError as error:
+        return refused(node.path, error)
 
 
 def refused_lines(refused: Iterable[RefusedNode]) -> list[str]:

@@ -16,7 +16,7 @@ from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, sa
 from tests.conversion.files.damaged_hdf5 import outcome, report, write
 from tests.processes import CONTEXT
 from zarr_manifest.conversion import read_files
-from zarr_manifest.errors import SourceError
+from zarr_manifest.errors import NotConvertibleError, SourceError
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 
@@ -64,7 +64,7 @@ def test_a_broken_dataset_loses_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_shape_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
+def test_a_shape_that_no_memory_holds_takes_none(tmp_path: Path) -> None:
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(9)
     with h5py.File(tmp_path / "f.h5", "w") as file:
@@ -76,8 +76,19 @@ def test_a_shape_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
         strings[7] = b"a"
         file["good"] = np.arange(4)
     found = convert(tmp_path / "f.h5", tmp_path / "h.zarr")
-    assert found.refused.keys() == {"empty", "sparse", "strings"}
-    assert "has 1,125,899,906,842,624 chunks" in found.refused["sparse"]
+    assert not found.refused
+    assert found.arrays["empty"][-1] == 0
+    assert found.arrays["sparse"][6:9].tolist() == [0, 1, 0]
+    assert found.arrays["strings"][7] == b"a"
+
+
+def test_coordinates_that_no_memory_holds_are_refused(tmp_path: Path) -> None:
+    for name in ("a.h5", "b.h5"):
+        with h5py.File(tmp_path / name, "w") as file:
+            scale = file.create_dataset("x", (2**50,), "i4", chunks=(1,), maxshape=(None,))
+            scale.make_scale("x")
+    with pytest.raises(NotConvertibleError, match=r"no memory holds its values.*array 'x'"):
+        list(read_files([tmp_path / "a.h5", tmp_path / "b.h5"]))
 
 
 @pytest.mark.parametrize("part", [0.01, 0.2, 0.9])

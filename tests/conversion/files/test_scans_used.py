@@ -274,12 +274,17 @@ def _decompressed(stored: bytes) -> bytes:
 
 
 def _array(content: dict[str, Any]) -> dict[str, Any]:
-    (found,) = [each for each in content["groups"][0]["arrays"] if each["name"] == "sst"]
+    (found,) = [each for each in content["nodes"] if each["path"] == "sst"]
     return found  # type: ignore[no-any-return]
 
 
-def _elsewhere(content: dict[str, Any]) -> None:
-    _array(content)["references"]["paths"] = ["file:///etc/passwd"]
+def _entry(content: dict[str, Any]) -> dict[str, Any]:
+    return _array(content)["manifest"]["0.0"]  # type: ignore[no-any-return]
+
+
+def _rename(content: dict[str, Any], key: str) -> None:
+    manifest = _array(content)["manifest"]
+    manifest[key] = manifest.pop("0.0")
 
 
 SMALL = 2**20
@@ -298,20 +303,19 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "a bomb": lambda _: zstandard.compress(bytes(SMALL + 1)),
     "another file": _edited(lambda content: content.update(url="file:///etc/passwd")),
     "another state": _edited(lambda content: content["state"].update(size=1)),
-    "references elsewhere": _edited(_elsewhere),
+    "references elsewhere": _edited(lambda c: _entry(c).update(path="file:///etc/passwd")),
     "an unknown member": _edited(lambda content: content.update(more=1)),
-    "a wrong type": _edited(lambda content: content.update(groups=3)),
-    "an endless chunk": _edited(lambda c: _array(c)["references"]["lengths"].pop()),
-    "a negative length": _edited(lambda c: _array(c)["references"].update(lengths=[-1])),
-    "an unknown path": _edited(lambda c: _array(c)["references"].update(path_numbers=[1])),
-    "a chunk that is not there": _edited(lambda c: _array(c)["references"].update(chunks=[1])),
-    "a chunk before the first": _edited(lambda c: _array(c)["references"].update(chunks=[-1])),
-    "more chunks than references": _edited(lambda c: _array(c)["references"].update(chunks=[0, 0])),
-    "a chunk of another grid": _edited(lambda c: _array(c)["references"].update(grid=[1, 1, 1])),
-    "a negative grid": _edited(lambda c: _array(c)["references"].update(grid=[-1, 1])),
-    "a huge grid": _edited(lambda c: _array(c)["references"].update(grid=[2**40, 1])),
+    "a wrong type": _edited(lambda content: content.update(nodes=3)),
+    "a negative length": _edited(lambda c: _entry(c).update(length=-1)),
+    "no path": _edited(lambda c: _entry(c).pop("path")),
+    "a chunk that is not there": _edited(lambda c: _rename(c, "1.0")),
+    "a chunk before the first": _edited(lambda c: _rename(c, "-1.0")),
+    "a chunk twice": _edited(lambda c: _array(c)["manifest"].update({"00.0": _entry(c)})),
+    "a chunk of another grid": _edited(lambda c: _rename(c, "0.0.0")),
+    "a negative shape": _edited(lambda c: _array(c)["metadata"].update(shape=[-1, 4])),
+    "a huge shape": _edited(lambda c: _array(c)["metadata"].update(shape=[2**62, 2**62])),
     "other metadata": _edited(lambda content: _array(content)["metadata"].update(codecs=[])),
-    "a value of no kind": _edited(lambda c: _array(c)["attributes"].update(a={"odd": 1})),
+    "a value of no kind": _edited(lambda c: _array(c)["meaning"].update(a={"odd": 1})),
     "deep nesting": _edited(lambda c: None),
 }
 

@@ -84,7 +84,8 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
     for name, array in arrays.items():
         if not array.shape:
             arrays[name] = _scalar(url, variables[name], array)
-    tree.add_group(path, attributes).arrays = arrays
+    tree.add_group(path, attributes)
+    tree.add_arrays(path, arrays)
     for name in wanted:
         if name not in arrays:
             reason = refused.get(name, "it does not say where the bytes are")

@@ -59,11 +59,12 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 
     arrays, refused = parse_one_by_one(wanted, parse) if wanted else ({}, {})
     primary = group_of(parsers.FITSParser(skip_variables=set(names))(url, registry))
-    tree.add_group("", dict(primary.metadata.attributes)).arrays = arrays | tables
+    tree.add_group("", dict(primary.metadata.attributes))
     for name in arrays:
         if name in blank and arrays[name].dtype.kind in "iu":
             arrays[name] = _with_fill_value(arrays[name], blank[name])
             tree.note(name, f"its blank pixels are {blank[name]}, now the attribute '_FillValue'")
+    tree.add_arrays("", arrays | tables)
     for name, reason in refused.items():
         tree.refuse(name, f"VirtualiZarr cannot express it: {reason}")
     return tree

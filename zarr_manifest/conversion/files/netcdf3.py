@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from zarr_manifest.conversion.files.trees import FileTree, beyond_the_end
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import is_utf8, json_attributes, text_of
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
+from zarr_manifest.conversion.virtual import checked_metadata, json_metadata, or_refused
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import Manifest
 
 
 def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
@@ -32,24 +35,15 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     header = read_header(reader)
     size = int(reader.seek(0, 2))
     tree = FileTree()
-    group = tree.add_group("", header.attributes)
+    tree.add_group("", header.attributes)
     for variable in header.variables:
         name = text_of(variable.name)
-        if name in group.arrays:
-            tree.refuse(name, "there is already a variable of this name")
-            continue
-        try:
-            group.arrays[name], notes = _array(url, size, header, variable)
-        except NotConvertibleError as error:
-            tree.refuse(name, error.message)
-            continue
+        tree.add(or_refused(name, partial(_array, url, size, header, variable)))
         tree.keep_precision(name, variable.attributes)
-        tree.note(name, *notes)
     return tree
 
 
-def _array(url: str, file_size: int, header: Header, variable: Variable) -> tuple[Any, list[str]]:
-    """Return the ``ManifestArray`` for a variable, and notes about what changed."""
+def _array(url: str, file_size: int, header: Header, variable: Variable, path: str) -> ArrayNode:
     shape = chunks = header.shape(variable)
     count = 1
     if header.has_records(variable):
@@ -65,21 +59,18 @@ def _array(url: str, file_size: int, header: Header, variable: Variable) -> tupl
     attributes, notes = json_attributes(variable.attributes, variable.dtype)
     if not is_utf8(variable.name):
         notes.append("its name is not UTF-8, and was read as Latin-1")
-    metadata = library("virtualizarr.manifests.utils").create_v3_array_metadata(
+    described = library("virtualizarr.manifests.utils").create_v3_array_metadata(
         shape=shape,
         data_type=variable.dtype,
         chunk_shape=chunks,
         fill_value=_fill_value(variable, attributes),
-        attributes=attributes,
         dimension_names=tuple(text_of(header.dimensions[n][0]) for n in variable.dimensions),
     )
-    columns = ManifestColumns.of_array(shape, chunks)
-    if columns.paths.size:
-        columns.paths[...] = url
-        starts = variable.begin + stride * np.arange(count)
-        columns.offsets[...] = starts.reshape(columns.paths.shape)
-        columns.lengths[...] = length
-    return columns.array(metadata), notes
+    metadata = checked_metadata({**json_metadata(described), "attributes": attributes})
+    counts = grid_of(metadata).counts
+    starts = variable.begin + stride * np.arange(math.prod(counts))
+    manifest = Manifest.from_columns(counts, paths=url, offsets=starts, lengths=length)
+    return ArrayNode(path, metadata, manifest, tuple(notes))
 
 
 def _records(header: Header, file_size: int) -> int:

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from zarr_manifest import __version__
 from zarr_manifest.conversion.files.finding import FoundFile
 from zarr_manifest.conversion.files.formats import FORMATS, read_tree
-from zarr_manifest.conversion.files.opened_files import is_coordinate, read_variable
-from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk, Identity, KeptScans
-from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, ObjectState
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, beyond_the_end
+from zarr_manifest.conversion.files.opened_files import read_variable
+from zarr_manifest.conversion.files.scan_documents import FileScan, Identity, KeptScans
+from zarr_manifest.conversion.files.sources import FileSources, ObjectState
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, ParsedFile, beyond_the_end
 from zarr_manifest.conversion.files.typed_values import can_hold
-from zarr_manifest.conversion.nodes import ArrayNode, whole
-from zarr_manifest.conversion.renewal import rows_without_checksum
+from zarr_manifest.conversion.joining import is_coordinate
+from zarr_manifest.conversion.nodes import ArrayNode, Node, not_convertible, whole
+from zarr_manifest.conversion.renewal import recorded_objects, with_checksums
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import manifest_of_columns
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
-from zarr_manifest.errors import ManifestError, SourceChangedError
-from zarr_manifest.format import Conditions, compute_checksum, join
-from zarr_manifest.hierarchy import ranges_of
+from zarr_manifest.errors import SourceChangedError
+from zarr_manifest.format import Conditions, compute_checksum
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import TO_THE_END, Manifest, References, conditions_of, references_of
-from zarr_manifest.sources import Allow, access_by_prefix, in_own_loop, read_each
-from zarr_manifest.stores import store_failure
+from zarr_manifest.manifest import Manifest, conditions_of
+from zarr_manifest.sources import Allow, access_by_prefix, in_own_loop
 
 INLINE_LIMIT = 2**20
 
@@ -101,10 +96,7 @@ class FileWork:
         return replace(self, sources=self.sources.of_files([url]))
 
     def recorded(
-        self,
-        node: ArrayNode,
-        conditions: Mapping[str, Mapping[str, str | int]],
-        checksums: Mapping[FoundChunk, str] | None = None,
+        self, node: ArrayNode, conditions: Mapping[str, Mapping[str, str | int]]
     ) -> ArrayNode:
         """Return an array with what is to be recorded of the objects and chunks it refers to.
 
@@ -114,8 +106,6 @@ class FileWork:
             All its paths are URLs. Checksums that it states are kept.
         conditions : mapping
             The states of objects, by URL.
-        checksums : mapping of Chunk to str, optional
-            Checksums of chunks that need not be read.
 
         Raises
         ------
@@ -130,10 +120,22 @@ class FileWork:
                 if path in conditions
             }
             references = references.with_conditions(states)
-        if self.checksum is not None:
-            computed = checksums_of(references, self.sources, self.checksum, checksums)
-            references = references.with_checksums(computed)
-        return ArrayNode(node.path, node.metadata, Manifest(references), node.notes)
+        return self.with_checksums(replace(node, manifest=Manifest(references)))
+
+    def with_checksums(self, node: ArrayNode) -> ArrayNode:
+        """Return an array with checksums of the chunks in objects, if they are asked for.
+
+        Raises
+        ------
+        ManifestError
+            A chunk cannot be read.
+        """
+        if self.checksum is None:
+            return node
+        references = whole(node)
+        reading, places = self.sources.together(references.paths)
+        found = with_checksums(references, places, reading, self.checksum, in_own_loop)
+        return replace(node, manifest=Manifest(found))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -148,36 +150,34 @@ class FileWork:
 
 
 @unstable_types_accepted
-def parse_file(file: FoundFile, work: FileWork) -> FileTree:
+def parse_file(file: FoundFile, work: FileWork) -> ParsedFile:
     """Parse a file, whose work it is, and check its references; the state was recorded before.
 
-    The tree has the conditions of all objects.
+    The result has the conditions of all objects.
     """
     sources, url = work.sources, file.url
     if file.state is not None:
         sources.know(url, file.state)
     states = {url: sources.state(url)}
     tree = read_tree(url, sources, file.format, inline_limit=work.inline_limit)
-    _check_bounds(tree, sources, states)
-    tree.conditions |= {path: stated for path, (_, stated) in states.items() if stated}
-    return tree
+    nodes = [_within_objects(node, sources, states) for node in tree.nodes()]
+    conditions = {path: stated for path, (_, stated) in states.items() if stated}
+    return ParsedFile(nodes, tree.meanings, conditions)
 
 
-def _check_bounds(tree: FileTree, sources: FileSources, states: dict[str, ObjectState]) -> None:
-    """Refuse arrays that refer to bytes beyond the end of a file: it is truncated."""
-    for group in tree.groups:
-        for name, array in list(group.arrays.items()):
-            columns = ManifestColumns.of(array.manifest)
-            ends = columns.offsets + columns.lengths
-            for path in columns.objects()[0]:
-                if path not in states:
-                    states[path] = sources.state(path)
-                last = int(np.max(ends[columns.paths == path]))
-                if last > states[path][0]:
-                    reason = beyond_the_end(last, path, states[path][0])
-                    tree.refuse(join(group.path, name), reason)
-                    del group.arrays[name]
-                    break
+def _within_objects(node: Node, sources: FileSources, states: dict[str, ObjectState]) -> Node:
+    """Refuse an array that refers to bytes beyond the end of a file: it is truncated."""
+    references = whole(node) if isinstance(node, ArrayNode) else None
+    if references is None or not references.paths:
+        return node
+    for number, _, stated in recorded_objects(references, sources.require(references.paths)):
+        path = references.paths[number]
+        if path not in states:
+            states[path] = sources.state(path)
+        size = states[path][0]
+        if stated.stop > size:
+            return not_convertible(node.path, beyond_the_end(stated.stop, path, size))
+    return node
 
 
 # Scanned ---------------------------------------------------------------------------------
@@ -200,11 +200,14 @@ def scan_file(file: FoundFile, work: FileWork) -> FileScan:
         sources.know(file.url, file.state)
     state = sources.identity(file.url)
     before = None if state is None else sources.state(file.url)
-    tree = parse_file(file, work)
-    loaded = _loaded(tree, work)
-    checksums = _checksums(tree, work)
+    parsed = parse_file(file, work)
+    loaded = _loaded(parsed, work)
+    nodes = [
+        work.with_checksums(node) if isinstance(node, ArrayNode) else node for node in parsed.nodes
+    ]
+    parsed = replace(parsed, nodes=nodes)
     others: dict[str, Identity] = {}
-    for url in tree.conditions if state is not None else ():
+    for url in parsed.conditions if state is not None else ():
         if url != file.url:
             other = sources.identity(url)
             if other is None:
@@ -219,24 +222,24 @@ def scan_file(file: FoundFile, work: FileWork) -> FileScan:
                 location=redact(file.url),
                 remedy="Scan it again once it is complete.",
             )
-    return FileScan(file.url, state, work.options, tree, loaded, checksums, others)
+    return FileScan(file.url, state, work.options, parsed, loaded, others)
 
 
-def _loaded(tree: FileTree, work: FileWork) -> dict[str, Any]:
+def _loaded(parsed: ParsedFile, work: FileWork) -> dict[str, Any]:
     """Return the variables whose values combining may need, however files are combined."""
     found: dict[str, Any] = {}
-    for group in tree.groups:
-        for name, array in group.arrays.items():
-            is_wanted = is_coordinate(name, array.metadata.dimension_names)
-            if array.shape and not is_wanted and name not in (work.loadable or ()):
-                continue
-            variable = load_variable(array, work)
+    for node in parsed.nodes:
+        if not isinstance(node, ArrayNode):
+            continue
+        is_named = node.path.rpartition("/")[2] in (work.loadable or ())
+        if is_named or is_coordinate(node) or not node.metadata["shape"]:
+            variable = load_variable(node, work)
             if variable is not None and can_hold(variable.values):
-                found[join(group.path, name)] = variable
+                found[node.path] = variable
     return found
 
 
-def load_variable(array: Any, work: FileWork) -> Any:
+def load_variable(node: ArrayNode, work: FileWork) -> Any:
     """Return an array as a variable with its values, as stored; None if zarr cannot decode them.
 
     Raises
@@ -245,68 +248,6 @@ def load_variable(array: Any, work: FileWork) -> Any:
         They cannot be read.
     """
     try:
-        return read_variable(array, work.sources)
-    except READ_ERRORS as error:
-        raise store_failure(error) from error
+        return read_variable(node, work.sources)
     except FOREIGN_ERRORS:
         return None  # it is read when it is needed
-
-
-def _checksums(tree: FileTree, work: FileWork) -> dict[FoundChunk, str]:
-    found: dict[FoundChunk, str] = {}
-    for array in (each for group in tree.groups for each in group.arrays.values()):
-        if work.checksum is None:
-            break
-        columns = ManifestColumns.of(array.manifest)
-        references = references_of(manifest_of_columns(columns, columns.paths.shape))
-        for row, text in checksums_of(references, work.sources, work.checksum).items():
-            found[_chunk_of(references, row)] = text
-    return found
-
-
-def checksums_of(
-    references: References,
-    sources: FileSources,
-    algorithm: str,
-    known: Mapping[FoundChunk, str] | None = None,
-) -> dict[int, str]:
-    """Return the checksums of the chunks that are not inline and have none, by row.
-
-    Parameters
-    ----------
-    references : References
-        All paths are URLs.
-    sources : FileSources
-        Reads them.
-    algorithm : str
-        ``"crc32c"``, ``"sha256"``, …
-    known : mapping of Chunk to str, optional
-        Checksums of chunks that need not be read.
-
-    Raises
-    ------
-    ManifestError
-        A chunk cannot be read.
-    """
-    rows = rows_without_checksum(references)
-    rows = rows[references.columns(rows).path_numbers >= 0]
-    chunks = [_chunk_of(references, row) for row in rows.tolist()]
-    texts = [(known or {}).get(chunk) for chunk in chunks]
-    unknown = np.flatnonzero([text is None for text in texts])
-
-    def use(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
-        for position, body in zip(positions, bodies, strict=True):
-            texts[unknown[position]] = compute_checksum(algorithm, body)
-
-    def fail(_: Sequence[int], error: ManifestError) -> None:
-        raise error
-
-    reading, locations = sources.together(references.paths)
-    in_own_loop(read_each(reading, ranges_of(references, locations, rows[unknown]), use, fail))
-    return {row: text for row, text in zip(rows.tolist(), texts, strict=True) if text}
-
-
-def _chunk_of(references: References, row: int) -> FoundChunk:
-    found = references.row(row)
-    length = TO_THE_END if found.length is None else found.length
-    return references.paths[found.path_number], found.offset, length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,16 +19,9 @@ from zarr_manifest.conversion.files.finding import (
     unusable_files,
 )
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS
-from zarr_manifest.conversion.files.opened_files import (
-    KnownArrays,
-    OpenedFile,
-    digests_of,
-    is_coordinate,
-    open_file,
-    opened_nodes,
-)
+from zarr_manifest.conversion.files.opened_files import KnownArrays, digests_of, opened
 from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, load_variable, parse_file
-from zarr_manifest.conversion.files.scan_documents import FileScan, FoundChunk
+from zarr_manifest.conversion.files.scan_documents import FileScan
 from zarr_manifest.conversion.files.scanning import (
     Scan,
     ScanReport,
@@ -36,24 +30,30 @@ from zarr_manifest.conversion.files.scanning import (
     opened_scan,
     scan_of,
 )
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, ParsedFile
 from zarr_manifest.conversion.files.workers import Parallel, in_parallel
 from zarr_manifest.conversion.files.zarr3 import read_named
-from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs, joined_values
+from zarr_manifest.conversion.joining import (
+    Input,
+    JoinRules,
+    is_coordinate,
+    join_inputs,
+    joined_values,
+)
 from zarr_manifest.conversion.nodes import (
     ArrayNode,
     GroupNode,
     Node,
     Progress,
     RefusedNode,
+    array_or_refused,
+    held,
     inside,
     parts_of,
-    refused,
 )
 from zarr_manifest.conversion.values import as_array, unstable_types_accepted
-from zarr_manifest.conversion.virtual import array_node
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
-from zarr_manifest.format import join
+from zarr_manifest.format import element_size
 from zarr_manifest.locations import redact
 from zarr_manifest.sources import Allow
 
@@ -290,34 +290,19 @@ def _one_file(file: FoundFile, work: FileWork) -> Iterator[Node]:
             yield node if work.checksum is None else _recorded(node, work, {})
         return
     scan = None if work.scans is None else scan_of(file, work)
-    tree = parse_file(file, work) if scan is None else scan.tree
-    checksums = None if scan is None else scan.checksums
+    parsed = parse_file(file, work) if scan is None else scan.parsed
     loaded: Mapping[str, Any] = {} if scan is None else scan.loaded
-    for group in tree.groups:
-        yield GroupNode(group.path, group.attributes, tuple(tree.notes.get(group.path, ())))
-        for name, array in group.arrays.items():
-            path = join(group.path, name)
-            values: Any = None
-            is_small = array.dtype.itemsize * array.size <= work.inline_limit
-            is_axis = is_coordinate(name, array.metadata.dimension_names)
-            is_wanted = (is_small and is_axis) or name in (work.loadable or ())
-            if is_wanted and path not in tree.chunk_grids:
+    for node in parsed.nodes:
+        if isinstance(node, ArrayNode):
+            shape: list[int] = node.metadata["shape"]
+            is_small = element_size(node.metadata) * math.prod(shape) <= work.inline_limit
+            is_named = node.path.rpartition("/")[2] in (work.loadable or ())
+            if is_named or (is_small and is_coordinate(node)):
                 # All who open the dataset read coordinates.
-                values = loaded[path] if path in loaded else load_variable(array, work)
-            try:
-                node = array_node(
-                    path,
-                    array,
-                    notes=tree.notes.get(path, ()),
-                    chunk_grid=tree.chunk_grids.get(path),
-                    is_sparse=path in tree.sparse,
-                )
-                if values is not None:
-                    node = _held(node, values)
-                yield work.recorded(node, tree.conditions, checksums)
-            except ManifestError as error:
-                yield refused(path, error)
-    yield from tree.refused
+                known = node.path in loaded
+                values = loaded[node.path] if known else load_variable(node, work)
+                node = node if values is None else _held(node, values)
+        yield _recorded(node, work, parsed.conditions)
 
 
 def _zarr_nodes(file: FoundFile, work: FileWork) -> Iterator[Node]:
@@ -326,17 +311,9 @@ def _zarr_nodes(file: FoundFile, work: FileWork) -> Iterator[Node]:
 
 
 def _recorded(
-    node: Node,
-    work: FileWork,
-    conditions: Mapping[str, Mapping[str, str | int]],
-    checksums: Mapping[FoundChunk, str] | None = None,
+    node: Node, work: FileWork, conditions: Mapping[str, Mapping[str, str | int]]
 ) -> Node:
-    if not isinstance(node, ArrayNode):
-        return node
-    try:
-        return work.recorded(node, conditions, checksums)
-    except ManifestError as error:
-        return refused(node.path, error)
+    return array_or_refused(node, partial(work.recorded, conditions=conditions))
 
 
 def _held(node: ArrayNode, values: Any) -> ArrayNode:
@@ -351,22 +328,21 @@ def _held(node: ArrayNode, values: Any) -> ArrayNode:
 
 
 @unstable_types_accepted
-def _open(
-    file: FoundFile, work: FileWork, concat_dim: str | None
-) -> OpenedFile | Input | Scan | Unusable:
+def _open(file: FoundFile, work: FileWork, concat_dim: str | None) -> Input | Scan | Unusable:
     work, url = work.of_file(file.url), file.url
-    how = work.sources, work.loadable, concat_dim
     try:
         if file.format in ZARR_FORMATS:
-            return opened_nodes(url, _zarr_nodes(file, work), *how)
-        if work.scans is not None:
+            nodes = [array_or_refused(node, held) for node in _zarr_nodes(file, work)]
+            parsed = ParsedFile(nodes)
+        elif work.scans is not None:
             return keep_scan(file, work)
-        tree = parse_file(file, work)
+        else:
+            parsed = parse_file(file, work)
+        return opened(url, parsed, work.sources, work.loadable, concat_dim)
     except ManifestError as error:
         if not work.keep_going:
             raise
         return Unusable(url, error)
-    return open_file(url, tree, *how)
 
 
 @dataclass
@@ -376,20 +352,16 @@ class _AllOpened:
     inputs: dict[int, Input] = field(default_factory=dict[int, Input])
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     conditions: dict[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
-    checksums: dict[FoundChunk, str] = field(default_factory=dict[Any, str])
     coordinates: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     known: KnownArrays = field(default_factory=KnownArrays)
 
-    def add(self, number: int, found: OpenedFile | Input | Unusable) -> None:
+    def add(self, number: int, found: Input | Unusable) -> None:
         """Add a file, or a hierarchy."""
         if isinstance(found, Unusable):
             self.unusable.append(found)
             return
-        if isinstance(found, OpenedFile):
-            self.conditions.update(found.tree.conditions)
-            given = found.input(self.known)
-        else:
-            given = self.known.alike(found)
+        self.conditions.update(found.conditions)
+        given = self.known.alike(found)
         self.inputs[number] = given
         stated: list[tuple[str, Mapping[Any, Any]]]
         stated = [(node.path, node.attributes) for node in given.groups]
@@ -408,20 +380,18 @@ def _all_opened(
     progress: Progress | None,
 ) -> tuple[_AllOpened, list[str]]:
     """Return all files, and notes about scans."""
-    opened, report = _AllOpened(), ScanReport()
+    every_opened, report = _AllOpened(), ScanReport()
     make = partial(_open, work=work, concat_dim=concat_dim)
-    every: Iterator[tuple[int, OpenedFile | Input | FileScan | Scan | Unusable]]
+    every: Iterator[tuple[int, Input | FileScan | Scan | Unusable]]
     every = each_file(urls, work, make, report, parallel=parallel, progress=progress)
     for number, found in every:
         if isinstance(found, Scan):
             found = opened_scan(found, work)
         if isinstance(found, FileScan):
-            opened.checksums.update(found.checksums)
-            found = open_file(
-                found.url, found.tree, work.sources, work.loadable, concat_dim, found.loaded
-            )
-        opened.add(number, found)
-    return opened, report.notes()
+            how = work.sources, work.loadable, concat_dim
+            found = opened(found.url, found.parsed, *how, found.loaded)
+        every_opened.add(number, found)
+    return every_opened, report.notes()
 
 
 def _many_files(
@@ -455,7 +425,7 @@ def _many_files(
         attributes = {n: each for n, each in group.attributes.items() if n != "coordinates"}
         yield GroupNode(group.path, attributes | coordinates, (*own, *group.notes))
     for node in arrays:
-        yield _recorded(node, work, found.conditions, found.checksums)
+        yield _recorded(node, work, found.conditions)
     yield from joined.refused
     for each in found.unusable:
         reason = Advice(f"the file {redact(each.url)} was left out: ", each.error.problem)

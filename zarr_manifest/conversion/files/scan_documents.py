@@ -1,8 +1,8 @@
 """What a scan says, as a document: two lines of JSON, compressed with zstd. Pure.
 
 The first line has the version of the form, and the SHA-256 of the second, which has the rest:
-metadata as in ``zarr.json``, references in columns, and what JSON lacks as `typed_values` writes
-it. ``zstd -dc FILE | tail -n1 | jq`` shows it.
+metadata as in ``zarr.json``, manifests as their documents, and what JSON lacks as `typed_values`
+writes it. ``zstd -dc FILE | tail -n1 | jq`` shows it.
 
 A kept document is as untrusted as what it describes. Its references may only lead to the file
 that it is about: otherwise, whoever writes one could have any file read, and its values published.
@@ -18,29 +18,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from msgspec import Raw, Struct
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.sources import FileSources, file_url
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, ParsedFile, explained
 from zarr_manifest.conversion.files.typed_values import from_json, to_json
 from zarr_manifest.conversion.joining import stored_variable
-from zarr_manifest.conversion.nodes import RefusedNode
-from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.conversion.virtual import json_metadata, url_reference
-from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
-from zarr_manifest.errors import ManifestError, SourceError
+from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, grid_of, whole
+from zarr_manifest.conversion.virtual import checked_metadata
+from zarr_manifest.errors import InvalidPathError, ManifestError, SourceError
 from zarr_manifest.format import (
     DocumentCodec,
+    Limits,
     complete_codec,
     decode_body,
     encode_body,
-    grid_index,
-    join,
-    parse_checksum,
+    strict,
 )
 from zarr_manifest.locations import redact
+from zarr_manifest.manifest import Grid, Manifest, interpret_manifest
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,8 +48,8 @@ _CODECS = [complete_codec(DocumentCodec("zstd", {"level": 3}))]
 # Of one file, with all of its references.
 LARGEST = 2**30
 
-type FoundChunk = tuple[str, int, int]
-"""The path, offset and length of a chunk."""
+# No manifest of a file is larger than what is said of the file.
+_LIMITS = Limits(manifest_bytes=LARGEST, entries=LARGEST, inline_bytes=LARGEST)
 
 type Identity = Mapping[str, str | int]
 """What tells the state of an object from all others."""
@@ -71,12 +67,10 @@ class FileScan:
         The state that it had; None if its states cannot be told apart.
     options : dict
         JSON values that the result depends on.
-    tree : FileTree
-        Its content, with the conditions of all objects that it refers to.
+    parsed : ParsedFile
+        Its content, with the checksums that were asked for.
     loaded : dict of str to Variable
         By path, variables with their values, as stored.
-    checksums : dict of Chunk to str
-        Of chunks that are not inline.
     others : dict of str to Identity
         The states of further objects that it refers to.
     """
@@ -84,9 +78,8 @@ class FileScan:
     url: str
     state: Identity | None
     options: Mapping[str, Any]
-    tree: FileTree
+    parsed: ParsedFile
     loaded: Mapping[str, xr.Variable] = field(default_factory=dict[str, Any])
-    checksums: Mapping[FoundChunk, str] = field(default_factory=dict[Any, str])
     others: Mapping[str, Identity] = field(default_factory=dict[str, Any])
 
 
@@ -119,41 +112,29 @@ class _ScanHeader(Struct, forbid_unknown_fields=True):
 
 
 class _Loaded(Struct, forbid_unknown_fields=True):
-    dimensions: list[str]
+    dimensions: list[str | None]
     values: Raw
     attributes: Raw
 
 
-class _ScannedReferences(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    grid: tuple[int, ...]
-    paths: list[str]
-    offsets: list[int]
-    lengths: list[int]
-    # Of each chunk that is in an object; none if there is one path, or if all chunks are.
-    path_numbers: list[int] = []
-    chunks: list[int] | None = None
-    checksums: list[str] = []
-    data: dict[int, bytes] = {}
+class _ScannedGroup(Struct, forbid_unknown_fields=True, tag_field="kind", tag="group"):
+    path: str
+    attributes: dict[str, Any]
+    notes: list[Raw]
 
 
-class _Array(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    name: str
+class _ScannedArray(
+    Struct, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="array"
+):
+    path: str
     metadata: Raw
-    attributes: Raw
-    references: _ScannedReferences
-    chunk_grid: dict[str, Any] | None = None
-    is_sparse: bool = False
+    manifest: Raw
+    notes: list[Raw] = []
     meaning: Raw = _NOTHING
     loaded: _Loaded | None = None
 
 
-class _ScannedGroup(Struct, forbid_unknown_fields=True):
-    path: str
-    attributes: Raw
-    arrays: list[_Array]
-
-
-class _Refused(Struct, forbid_unknown_fields=True):
+class _Refused(Struct, forbid_unknown_fields=True, tag_field="kind", tag="refused"):
     path: str
     code: str
     reason: Raw
@@ -163,11 +144,9 @@ class _Body(Struct, forbid_unknown_fields=True):
     url: str
     state: dict[str, str | int] | None
     options: Raw
-    others: dict[str, dict[str, str | int]]
+    others: dict[str, Identity]
     conditions: dict[str, dict[str, str | int]]
-    groups: list[_ScannedGroup]
-    refused: list[_Refused]
-    notes: dict[str, list[Raw]]
+    nodes: list[_ScannedGroup | _ScannedArray | _Refused]
 
 
 _BODY = msgspec.json.Decoder(_Body)
@@ -185,70 +164,37 @@ def encode_scan(scan: FileScan) -> bytes:
     TypeError
         A document cannot hold some of it.
     """
-    tree = scan.tree
-    groups = [
-        _ScannedGroup(
-            group.path,
-            _members(group.attributes),
-            [
-                _array(scan, join(group.path, name), name, each)
-                for name, each in group.arrays.items()
-            ],
-        )
-        for group in tree.groups
-    ]
     body = msgspec.json.encode(
         _Body(
             scan.url,
             None if scan.state is None else dict(scan.state),
             Raw(msgspec.json.encode(dict(scan.options))),
-            {url: dict(state) for url, state in scan.others.items()},
-            tree.conditions,
-            groups,
-            [_Refused(node.path, node.code, _raw(node.reason)) for node in tree.refused],
-            {path: list(map(_raw, notes)) for path, notes in tree.notes.items()},
+            dict(scan.others),
+            {url: dict(stated) for url, stated in scan.parsed.conditions.items()},
+            [_encoded(scan, node) for node in scan.parsed.nodes],
         )
     )
     header = _ScanHeader(VERSION, hashlib.sha256(body).hexdigest())
     return encode_body(_CODECS, b"%b\n%b\n" % (msgspec.json.encode(header), body))
 
 
-def _array(scan: FileScan, path: str, name: str, array: Any) -> _Array:
-    meaning = scan.tree.meanings.get(path)
-    loaded: _Loaded | None = None
-    if (variable := scan.loaded.get(path)) is not None:
-        dims = list(map(str, variable.dims))
-        loaded = _Loaded(dims, _raw(variable.values), _members(variable.attrs))
-    return _Array(
-        name,
-        Raw(msgspec.json.encode(json_metadata(array))),
-        _members(array.metadata.attributes),
-        _references(array, scan.checksums),
-        scan.tree.chunk_grids.get(path),
-        path in scan.tree.sparse,
-        _NOTHING if meaning is None else _members(meaning),
-        loaded,
+def _encoded(scan: FileScan, node: Node) -> _ScannedGroup | _ScannedArray | _Refused:
+    if isinstance(node, RefusedNode):
+        return _Refused(node.path, node.code, _raw(node.reason))
+    notes = list(map(_raw, node.notes))
+    if isinstance(node, GroupNode):
+        return _ScannedGroup(node.path, node.attributes, notes)
+    found = _ScannedArray(
+        node.path,
+        Raw(msgspec.json.encode(node.metadata)),
+        Raw(whole(node).dumps().replace(b"\n", b"")),  # within a line
+        notes,
     )
-
-
-def _references(array: Any, checksums: Mapping[FoundChunk, str]) -> _ScannedReferences:
-    columns = ManifestColumns.of(array.manifest)
-    grid, stored = columns.paths.shape, columns.stored
-    paths, numbers = columns.objects()
-    found = _ScannedReferences(
-        grid,
-        list(map(url_reference, paths)),
-        columns.offsets[stored].tolist(),
-        columns.lengths[stored].tolist(),
-        numbers.tolist() if len(paths) > 1 else [],
-        None if stored.all() else np.flatnonzero(stored).tolist(),
-        data={
-            int(np.ravel_multi_index(index, grid)) if grid else 0: data
-            for index, data in columns.inlined.items()
-        },
-    )
-    if checksums:
-        found.checksums = [checksums[_chunk(found, row)] for row in range(len(found.offsets))]
+    if (meaning := scan.parsed.meanings.get(node.path)) is not None:
+        found.meaning = _members(meaning)
+    if (variable := scan.loaded.get(node.path)) is not None:
+        dims: list[Any] = list(variable.dims)
+        found.loaded = _Loaded(dims, _raw(variable.values), _members(variable.attrs))
     return found
 
 
@@ -307,32 +253,27 @@ def _checked_body(stored: bytes) -> _Body:
 
 
 def _scan(body: _Body, options: Any, *, is_kept: bool) -> FileScan:
-    tree = FileTree(conditions=body.conditions)
-    checksums: dict[FoundChunk, str] = {}
+    nodes: list[Node] = []
+    meanings: dict[str, Mapping[str, Any]] = {}
     loaded: dict[str, Any] = {}
-    for group in body.groups:
-        found = FileGroup(group.path, _attributes(bytes(group.attributes)))
-        tree.groups.append(found)
-        for stated in group.arrays:
-            path = join(group.path, stated.name)
-            allowed = {body.url, body.url.removesuffix(".dmrpp")} if is_kept else None
-            found.arrays[stated.name] = _decoded_array(stated, allowed)
-            for number, text in enumerate(stated.references.checksums):
-                parse_checksum(text)
-                checksums[_chunk(stated.references, number)] = text
-            if stated.chunk_grid is not None:
-                tree.chunk_grids[path] = stated.chunk_grid
-            if stated.is_sparse:
-                tree.sparse.add(path)
-            if meaning := _attributes(bytes(stated.meaning)):
-                tree.meanings[path] = meaning
-            if stated.loaded is not None:
-                loaded[path] = _variable(stated.loaded)
-    for node in body.refused:
-        tree.refused.append(RefusedNode(node.path, node.code, _value(node.reason)))
-    for path, notes in body.notes.items():
-        tree.notes[path] = [_value(note) for note in notes]
-    return FileScan(body.url, body.state, options, tree, loaded, checksums, body.others)
+    allowed = {body.url, body.url.removesuffix(".dmrpp")} if is_kept else None
+    for stated in body.nodes:
+        if isinstance(stated, _Refused):
+            nodes.append(RefusedNode(stated.path, stated.code, _value(stated.reason)))
+            continue
+        notes = tuple(map(_value, stated.notes))
+        if isinstance(stated, _ScannedGroup):
+            nodes.append(GroupNode(stated.path, stated.attributes, notes))
+            continue
+        metadata, grid_shape = _metadata(bytes(stated.metadata))
+        manifest = _manifest(bytes(stated.manifest), grid_shape, allowed)
+        nodes.append(ArrayNode(stated.path, metadata, manifest, notes))
+        if meaning := _attributes(bytes(stated.meaning)):
+            meanings[stated.path] = meaning
+        if stated.loaded is not None:
+            loaded[stated.path] = _variable(stated.loaded)
+    parsed = ParsedFile(nodes, meanings, body.conditions)
+    return FileScan(body.url, body.state, options, parsed, loaded, body.others)
 
 
 @functools.lru_cache(1024)
@@ -347,44 +288,23 @@ def _value(text: Raw) -> Any:
 
 
 @functools.lru_cache(1024)
-@unstable_types_accepted
-def _metadata(text: bytes, attributes: bytes) -> Any:
-    return ArrayV3Metadata.from_dict(
-        {**msgspec.json.decode(text, type=dict[str, Any]), "attributes": _attributes(attributes)}
-    )
+def _metadata(text: bytes) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return the metadata of an array, which many scans share, and the shape of its chunk grid."""
+    metadata = checked_metadata(msgspec.json.decode(text, type=dict[str, Any]))
+    return metadata, grid_of(metadata).counts
 
 
-def _decoded_array(stated: _Array, allowed: Collection[str] | None) -> Any:
-    """Return an array; its references are only to objects that are allowed, if that is known."""
-    references = stated.references
-    columns = ManifestColumns.of_grid(references.grid)
-    metadata = _metadata(bytes(stated.metadata), bytes(stated.attributes))
-    if len(references.grid) != metadata.ndim and (references.offsets or references.data):
-        raise ValueError("its chunks have another number of dimensions")
-    for path in references.paths:
+def _manifest(
+    document: bytes, grid_shape: tuple[int, ...], allowed: Collection[str] | None
+) -> Manifest:
+    """Return a manifest; its references are only to objects that are allowed, if that is known."""
+
+    def require(path: str) -> None:
         if allowed is not None and path not in allowed:
-            raise ValueError(f"it refers to another file: {path}")
-    count = len(references.offsets)
-    chunks = np.arange(columns.paths.size) if references.chunks is None else references.chunks
-    where = np.asarray(chunks, np.int64)  # those out of range raise
-    if {len(chunks), len(references.lengths)} != {count} or (where < 0).any():
-        raise ValueError("its columns do not fit together")
-    if references.paths:
-        numbers = np.asarray(references.path_numbers or [0] * count, np.int64)
-        # NumPy 2.1 frees memory twice where several elements of its own type of text are taken.
-        columns.paths.reshape(-1)[where] = np.array(references.paths, object)[numbers]
-    columns.offsets.reshape(-1)[where] = references.offsets
-    columns.lengths.reshape(-1)[where] = references.lengths
-    for number, data in references.data.items():
-        index = grid_index(references.grid, number)
-        columns.inlined[index] = data
-        columns.paths[index], columns.lengths[index] = INLINED, len(data)
-    return columns.array(metadata)
+            raise InvalidPathError(f"it refers to another file: {path}")
 
-
-def _chunk(references: _ScannedReferences, number: int) -> FoundChunk:
-    path = references.paths[references.path_numbers[number] if references.path_numbers else 0]
-    return path, references.offsets[number], references.lengths[number]
+    grid = Grid(len(grid_shape), grid_shape)
+    return Manifest(strict(interpret_manifest(document, grid, _LIMITS, resolve=require)))
 
 
 def _variable(stated: _Loaded) -> Any:

@@ -1,20 +1,28 @@
-"""A parsed file: groups of virtual arrays, refusals, and notes.
+"""A parsed file: nodes, refusals, and notes.
 
-All that the readers of the formats share with the modules that combine files and make nodes.
+All that the readers of the formats share with the modules that combine files.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.nodes import RefusedNode, not_convertible
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    RefusedNode,
+    not_convertible,
+)
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import json_attributes
+from zarr_manifest.conversion.virtual import array_node, or_refused
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 
@@ -34,54 +42,26 @@ FOREIGN_ERRORS = (
 
 
 @dataclass
-class FileGroup:
-    """One group of a file.
-
-    Parameters
-    ----------
-    path : str
-        Path in the hierarchy; ``""`` for the root.
-    attributes : dict
-        JSON values.
-    arrays : dict
-        ``ManifestArray`` by name, in the order of the file.
-    """
-
-    path: str
-    attributes: dict[str, Any]
-    arrays: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-@dataclass
 class FileTree:
     """The content of a file, under its names in the hierarchy.
 
     Parameters
     ----------
-    groups : list of FileGroup
-        Parents before their members.
+    made : dict of str to (GroupNode or ArrayNode)
+        By path, parents before their members.
     refused : list of RefusedNode
         Variables that cannot be expressed.
     notes : dict of str to list of str
-        Notes by path of an array or group.
-    chunk_grids : dict of str to dict
-        By path of an array, the chunk grid if it is not regular, as VirtualiZarr requires.
-    sparse : set of str
-        Paths of arrays in which chunks without a reference were left out on purpose.
+        Further notes by path of an array or group.
     meanings : dict of str to dict
         By path of an array, what JSON attributes do not say about its numbers: packing of 32
         bits, as NumPy scalars, and ``"enumeration"``, the numbers of HDF5's enumerations by name.
-    conditions : dict of str to dict
-        By URL of an object that it refers to, what is recorded of its state.
     """
 
-    groups: list[FileGroup] = field(default_factory=list[FileGroup])
+    made: dict[str, GroupNode | ArrayNode] = field(default_factory=dict[str, Any])
     refused: list[RefusedNode] = field(default_factory=list[RefusedNode])
     notes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    chunk_grids: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    sparse: set[str] = field(default_factory=set[str])
     meanings: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    conditions: dict[str, dict[str, str | int]] = field(default_factory=dict[str, Any])
 
     def refuse(self, path: str, reason: str) -> None:
         """Record that a variable cannot be expressed."""
@@ -99,18 +79,56 @@ class FileTree:
             if getattr(value, "dtype", None) == np.float32 and not np.ndim(value):
                 self.meanings.setdefault(path, {})[name] = value
 
-    def add_group(self, path: str, attributes: Mapping[Any, Any]) -> FileGroup:
-        """Add a group, whose attributes may have any values, and notes about those that change."""
+    def add(self, node: Node) -> None:
+        """Add a node, or refuse one that has the name of another."""
+        if isinstance(node, RefusedNode):
+            self.refused.append(node)
+        elif node.path in self.made:
+            self.refuse(node.path, "there is already a variable of this name")
+        else:
+            self.made[node.path] = node
+
+    def add_group(self, path: str, attributes: Mapping[Any, Any]) -> None:
+        """Add a group, whose attributes may have any values, with notes about those that change."""
         found, notes = json_attributes(attributes)
-        self.note(path, *notes)
-        self.groups.append(FileGroup(path, found))
-        return self.groups[-1]
+        self.add(GroupNode(path, found, tuple(notes)))
+
+    def add_arrays(self, group: str, arrays: Mapping[str, Any]) -> None:
+        """Add each ``ManifestArray`` of a group by its name, or refuse it."""
+        for name, array in arrays.items():
+            self.add(or_refused(join(group, name), partial(array_node, array=array)))
 
     def add_manifest_group(self, group: Any, path: str = "") -> None:
         """Add everything in a ``ManifestGroup``."""
-        self.add_group(path, dict(group.metadata.attributes)).arrays.update(group.arrays)
+        self.add_group(path, dict(group.metadata.attributes))
+        self.add_arrays(path, group.arrays)
         for name, below in group.groups.items():
             self.add_manifest_group(below, join(path, name))
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield the nodes: groups before their members, what is refused last."""
+        for path, node in self.made.items():
+            yield dataclasses.replace(node, notes=(*self.notes.get(path, ()), *node.notes))
+        yield from self.refused
+
+
+@dataclass(frozen=True)
+class ParsedFile:
+    """The content of a file, or of a hierarchy, as nodes.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        Groups before their members.
+    meanings : mapping of str to mapping
+        As of `FileTree`.
+    conditions : mapping of str to mapping
+        By URL of an object that it refers to, what may be recorded of its state.
+    """
+
+    nodes: list[Node]
+    meanings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
+    conditions: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
 
 
 def explained(error: Exception) -> str:

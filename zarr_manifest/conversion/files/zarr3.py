@@ -20,16 +20,22 @@ from zarr.abc.store import Store
 
 from zarr_manifest.conversion.files.sources import READ_ERRORS, FileSources, Listed
 from zarr_manifest.conversion.files.stored_parts import MANY, StoredParts, read_all
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, StreamedManifest, refused
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    StreamedManifest,
+    grid_of,
+    refused,
+)
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.conversion.zarr2 import by_owner, read_zarr2
-from zarr_manifest.errors import ManifestError, NotConvertibleError, SourceError
+from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import (
     ArrayMetadata,
     ChunkGrid,
     Limits,
     collect,
-    interpret_chunk_grid,
     strict,
 )
 from zarr_manifest.hierarchy import (
@@ -227,10 +233,7 @@ class _HierarchyNodes:
         documents = self._documents.get(node.path)
         if documents is None:
             strict(self._hierarchy.declaration(node))  # raises what is wrong with it
-            grid = strict(interpret_chunk_grid(metadata))
-            if grid is None:
-                raise NotConvertibleError("its chunk grid is of an unknown kind")
-            return ArrayNode(node.path, metadata, self._native(node, grid))
+            return ArrayNode(node.path, metadata, self._native(node, grid_of(metadata)))
         parts = StoredParts(documents.array, documents, self._roots, self._pace)
         partitions = documents.array.partitions
         if partitions is None:

@@ -15,11 +15,11 @@ from zarr_manifest.conversion.joining.comparing import (
 from zarr_manifest.conversion.joining.inputs import (
     Input,
     is_held,
-    loaded_variable,
     stored_variable,
     values_of,
+    variable_of,
 )
 from zarr_manifest.conversion.joining.joining import Joined, JoinedArray, join_inputs
-from zarr_manifest.conversion.joining.placed_references import are_same, in_pieces
+from zarr_manifest.conversion.joining.placed_references import are_same, in_pieces, placed
 from zarr_manifest.conversion.joining.places import JoinRules
 from zarr_manifest.conversion.joining.placing import Joint, Placement, chunk_shape, chunks_of, fit

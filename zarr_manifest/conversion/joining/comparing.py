@@ -9,13 +9,11 @@ import numpy as np
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.fitting import decoding, made_alike, same_value
-from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of, inline_manifest
 from zarr_manifest.conversion.target import encoded_chunks
 from zarr_manifest.conversion.values import brief, unstable_types_accepted
 from zarr_manifest.conversion.virtual import loaded_node
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.format import ChunkGrid
-from zarr_manifest.manifest import Manifest
 from zarr_manifest.showing import counted
 
 # Attributes that name other variables, on which the meaning of the numbers depends.
@@ -207,29 +205,20 @@ def joined_values(
         return loaded_node(node.path, joined, notes)
     values = joined.values
     metadata: dict[str, Any] = {**node.metadata, "shape": list(values.shape)}
-    grid = ChunkGrid.from_metadata(metadata)
-    assert grid is not None  # it was read
+    grid = grid_of(metadata)
     if grid.regular is not None and values.nbytes <= _MOST_BYTES and not _has_shards(metadata):
         chunks = [
             max(1, n) if i == axis else size
             for i, (n, size) in enumerate(zip(values.shape, grid.regular, strict=True))
         ]
         metadata["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": chunks}}
-    return _inline(node, metadata, encoded_chunks(ArrayV3Metadata.from_dict(metadata), values))
+    found = encoded_chunks(ArrayV3Metadata.from_dict(metadata), values)
+    manifest = inline_manifest(grid_of(metadata).counts, found)
+    return ArrayNode(node.path, metadata, manifest, node.notes)
 
 
 def _has_shards(metadata: Mapping[str, Any]) -> bool:
     return "sharding_indexed" in str(metadata["codecs"])
-
-
-def _inline(
-    node: ArrayNode, metadata: dict[str, Any], chunks: Mapping[tuple[int, ...], bytes]
-) -> ArrayNode:
-    grid = ChunkGrid.from_metadata(metadata)
-    assert grid is not None
-    none = np.zeros((0, len(grid.counts)), np.int64)
-    manifest = Manifest.from_columns(grid.counts, paths="", indices=none, data=chunks)
-    return ArrayNode(node.path, metadata, manifest, node.notes)
 
 
 def joined_variable(variables: Sequence[Any], axis: int, new_dim: str | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,15 +11,15 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.buffer import cpu
-from zarr.storage import MemoryStore
+from zarr.storage import MemoryStore, StorePath
 
 from zarr_manifest.conversion.joining.comparing import axis_of, dimensions, is_coordinate
 from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, RefusedNode, whole
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import require_valid_array
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.errors import in_context
-from zarr_manifest.format import TRANSFORMER_NAME, TRANSFORMERS, ChunkGrid, dump_node, join
+from zarr_manifest.errors import NotConvertibleError, in_context
+from zarr_manifest.format import TRANSFORMER_NAME, TRANSFORMERS, dump_node, join
 from zarr_manifest.hierarchy import ManifestStore
 from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Access
@@ -54,6 +55,8 @@ class Input:
         By path of a node.
     loadable : collection of str
         Names of arrays whose values count besides those of coordinates, if none is loaded.
+    conditions : mapping of str to mapping
+        By URL of an object that it refers to, what may be recorded of its state.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Input:
     paths: Sequence[str] = ()
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Any])
     loadable: Collection[str] = ()
+    conditions: Mapping[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
 
     @classmethod
     def of(cls, name: str, nodes: Iterable[Node], allow: Mapping[str, Access]) -> Input:
@@ -134,7 +138,7 @@ class Input:
         """
         if self.loaded is not None and path in self.loaded:
             return self.loaded[path]
-        return loaded_variable(self.dims(path), self.values(path), self.attributes(path))
+        return variable_of(self.arrays[path], self.allow)
 
 
 @unstable_types_accepted
@@ -154,16 +158,27 @@ def values_of(node: ArrayNode, allow: Mapping[str, Access]) -> Any:
     # Writing a hierarchy would take longer than reading most coordinates.
     memory = MemoryStore({join(node.path, "zarr.json"): cpu.Buffer.from_bytes(declared)})
     store = ManifestStore(memory, allow=allow, read_only=True)
-    return np.asarray(_untyped_zarr.open_array(store, path=node.path, mode="r")[...])
+    # Opening it would read and decode metadata that are known.
+    array = _untyped_zarr.Array.from_dict(StorePath(store, node.path), node.metadata)
+    try:
+        return np.asarray(array[...])
+    except MemoryError as error:  # such as for the shape of a damaged file
+        raise NotConvertibleError("no memory holds its values", array=node.path) from error
 
 
-def loaded_variable(dims: Sequence[Any], values: Any, attributes: Mapping[str, Any]) -> Any:
-    """Return a variable of xarray with values as they are stored, and attributes of JSON."""
-    stated = dict(attributes)
+def variable_of(node: ArrayNode, allow: Mapping[str, Access]) -> Any:
+    """Return an array as a variable of xarray, its values and attributes as stored.
+
+    Raises
+    ------
+    ManifestError
+        It cannot be read.
+    """
+    values, stated = values_of(node, allow), dict(node.metadata.get("attributes", {}))
     if "_FillValue" in stated:
         decode: Any = library("xarray.backends.zarr").FillValueCoder.decode
         stated["_FillValue"] = decode(stated["_FillValue"], values.dtype)
-    return stored_variable(dims, values, stated)
+    return stored_variable(dimensions(node), values, stated)
 
 
 def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[str, Any]) -> Any:
@@ -178,8 +193,7 @@ def stored_variable(dims: Sequence[Any], values: Any, attributes: Mapping[str, A
 
 def is_held(node: ArrayNode) -> bool:
     """Whether all chunks of an array are inline data."""
-    grid = ChunkGrid.from_metadata(node.metadata)
-    if grid is None or not isinstance(node.manifest, Manifest):
+    if not isinstance(node.manifest, Manifest):
         return False
     _, inline, empty = references_of(node.manifest).counts()
-    return not empty and inline == len(node.manifest) == int(np.prod(grid.counts))
+    return not empty and inline == len(node.manifest) == math.prod(node.manifest.grid_shape)

@@ -41,7 +41,7 @@ def placed(
     references : References
         The references.
     grid_shape : sequence of int
-        Number of chunks of the other grid, which differs along the axis only.
+        Number of chunks of the other grid.
     axis : int
         The dimension.
     chunks : range, optional
@@ -59,7 +59,7 @@ def placed(
     """
     columns = references.columns()
     kept: Sequence[int] = range(len(references))
-    if axis == 0 and chunks is None:
+    if axis == 0 and chunks is None and tuple(grid_shape[1:]) == references.grid_shape[1:]:
         # As below, without computing with the places along other dimensions.
         numbers = columns.numbers + shift * math.prod(grid_shape[1:])
     else:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from zarr_manifest.conversion.fitting import MOST_REFERENCES, common_length
 from zarr_manifest.conversion.joining.placed_references import (
     all_have_size,
@@ -21,11 +19,18 @@ from zarr_manifest.conversion.joining.placed_references import (
     in_pieces,
     placed,
 )
-from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest, parts_of, whole
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    StreamedManifest,
+    grid_of,
+    inline_manifest,
+    parts_of,
+    whole,
+)
 from zarr_manifest.conversion.values import brief
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.format import element_size, interpret_chunk_grid, strict
+from zarr_manifest.format import element_size
 from zarr_manifest.manifest import Manifest, References, join_references, references_of
 from zarr_manifest.showing import counted
 
@@ -83,10 +88,9 @@ def chunk_shape(node: ArrayNode) -> tuple[int, ...]:
     NotConvertibleError
         They differ in length.
     """
-    grid = strict(interpret_chunk_grid(node.metadata))
-    if grid is None or grid.regular is None:
+    if (regular := grid_of(node.metadata).regular) is None:
         raise NotConvertibleError("its chunks differ in length, and such arrays are not joined")
-    return grid.regular
+    return regular
 
 
 def chunks_of(node: ArrayNode, axis: int, values: range | None = None) -> range:
@@ -123,9 +127,7 @@ class Joint:
     @property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of chunks along each dimension."""
-        grid = strict(interpret_chunk_grid(self.metadata))
-        assert grid is not None  # it is regular
-        return grid.counts
+        return grid_of(self.metadata).counts
 
     def node(self) -> ArrayNode:
         """Return the array as a node."""
@@ -227,11 +229,7 @@ class _JoinedParts:
 def without_chunks(like: ArrayNode, shape: Sequence[int]) -> ArrayNode:
     """Return an array of another shape, all chunks of which are missing."""
     metadata = {**like.metadata, "shape": list(shape)}
-    grid = strict(interpret_chunk_grid(metadata))
-    assert grid is not None  # that of the other array is known
-    none = np.zeros((0, len(shape)), np.int64)
-    manifest = Manifest.from_columns(grid.counts, paths="", indices=none)
-    return ArrayNode(like.path, metadata, manifest)
+    return ArrayNode(like.path, metadata, inline_manifest(grid_of(metadata).counts))
 
 
 def stacked(nodes: Sequence[ArrayNode], dim: str) -> list[ArrayNode]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.renewal.renewing import Renewal, RenewalReport, own_place
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, in_context
 from zarr_manifest.format import Limits, compute_checksum, format_canonical, grid_index
 from zarr_manifest.hierarchy import DeclaredArray, LoadedManifest, ranges_of
+from zarr_manifest.locations import Location
 from zarr_manifest.manifest import EMPTY, INLINE, References
 from zarr_manifest.sources import Allow, Sources, read_each
 from zarr_manifest.stores import StoreLike
@@ -81,48 +83,73 @@ def complete(
             lambda stated, now, _: stated.violation(now),
         )
     if checksum is not None:
-        added = _Checksums(renewal.hierarchy.sources, checksum)
-        renewal.adds, renewal.add = added.are_missing, added.add
+        renewal.adds = lambda loaded: len(_rows_without_checksum(loaded.manifest)) > 0
+        renewal.add = partial(_completed, renewal.hierarchy.sources, checksum)
     return renewal.write()
 
 
-@dataclass(frozen=True, slots=True)
-class _Checksums:
-    """Computes the checksums that references lack."""
-
-    sources: Sources
-    algorithm: str
-
-    def are_missing(self, loaded: LoadedManifest) -> bool:
-        """Whether a chunk in a document has no checksum."""
-        return len(rows_without_checksum(loaded.manifest)) > 0
-
-    def add(self, array: DeclaredArray, loaded: LoadedManifest) -> References:
-        """Return the references of a document, all with checksums."""
-        table, found = loaded.manifest, dict[int, str]()
-        rows = rows_without_checksum(table)
-        is_inline = table.columns(rows).path_numbers == INLINE
-        for row in rows[is_inline].tolist():
-            found[row] = compute_checksum(self.algorithm, table.row(row).data or b"")
-        rows = rows[~is_inline]
-
-        def use(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
-            for position, body in zip(positions, bodies, strict=True):
-                found[int(rows[position])] = compute_checksum(self.algorithm, body)
-
-        def fail(positions: Sequence[int], error: ManifestError) -> None:
-            index = grid_index(table.grid_shape, int(table.columns(rows).numbers[positions[0]]))
-            chunk = format_canonical(index)
-            raise error.in_context(array=array.path, chunk=chunk) from error.__cause__
-
-        sync(read_each(self.sources, ranges_of(table, loaded.locations, rows), use, fail))
-        return table.with_checksums(found)
+def _completed(
+    sources: Sources, algorithm: str, array: DeclaredArray, loaded: LoadedManifest
+) -> References:
+    """Return the references of a document, all with checksums."""
+    table, places = loaded.manifest, loaded.locations
+    with in_context(array=array.path):
+        return with_checksums(table, places, sources, algorithm, of_inline=True)
 
 
-def rows_without_checksum(table: References) -> npt.NDArray[np.int64]:
+def _rows_without_checksum(table: References) -> npt.NDArray[np.int64]:
     """Return the rows of chunks that have bytes, and no checksum."""
     is_without = table.columns().path_numbers != EMPTY
     for extra, rows in table.extras():
         if extra.checksum is not None:
             is_without[rows] = False
     return np.flatnonzero(is_without)
+
+
+def with_checksums(
+    table: References,
+    locations: Sequence[Location],
+    sources: Sources,
+    algorithm: str,
+    run: Callable[[Coroutine[Any, Any, None]], None] = sync,
+    *,
+    of_inline: bool = False,
+) -> References:
+    """Return references with checksums of the chunks in objects that have none.
+
+    Parameters
+    ----------
+    table : References
+        The references.
+    locations : sequence of Location
+        Where their paths lead.
+    sources : Sources
+        Reads the chunks.
+    algorithm : str
+        ``"crc32c"``, ``"sha256"``, …
+    run : callable
+        Runs a coroutine.
+    of_inline : bool
+        Whether chunks that are inline get checksums, too.
+
+    Raises
+    ------
+    ManifestError
+        A chunk cannot be read.
+    """
+    rows = _rows_without_checksum(table)
+    is_inline = table.columns(rows).path_numbers == INLINE
+    inline: list[int] = rows[is_inline].tolist() if of_inline else []
+    found = {row: compute_checksum(algorithm, table.row(row).data or b"") for row in inline}
+    rows = rows[~is_inline]
+
+    def use(positions: Sequence[int], bodies: Sequence[memoryview]) -> None:
+        for position, body in zip(positions, bodies, strict=True):
+            found[int(rows[position])] = compute_checksum(algorithm, body)
+
+    def fail(positions: Sequence[int], error: ManifestError) -> None:
+        index = grid_index(table.grid_shape, int(table.columns(rows).numbers[positions[0]]))
+        raise error.in_context(chunk=format_canonical(index)) from error.__cause__
+
+    run(read_each(sources, ranges_of(table, locations, rows), use, fail))
+    return table.with_checksums(dict(sorted(found.items())))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from zarr_manifest.conversion.files import hierarchy_nodes
-from zarr_manifest.conversion.nodes import GroupNode, RefusedNode
+from zarr_manifest.conversion.nodes import GroupNode, RefusedNode, grid_of
 from zarr_manifest.conversion.snapshots.comparing import (
     ChunkDifference,
     Verdict,
@@ -22,7 +22,7 @@ from zarr_manifest.conversion.snapshots.comparing import (
 )
 from zarr_manifest.conversion.snapshots.freezing import has_own_chunks
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.format import ArrayMetadata, ChunkGrid, Limits, parse_canonical, strict
+from zarr_manifest.format import ArrayMetadata, Limits, parse_canonical, strict
 from zarr_manifest.hierarchy import CONCURRENCY, InspectedHierarchy, ManifestDocuments, Partition
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.inspection import MOST_NODES
@@ -284,9 +284,7 @@ class _ComparedNode(Struct):
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
-        grid = ChunkGrid.from_metadata(self.metadata)
-        assert grid is not None  # otherwise it would have been refused
-        return grid.counts
+        return grid_of(self.metadata).counts
 
     async def partitions(self) -> set[Partition]:
         """Return the partitions that may have a document."""

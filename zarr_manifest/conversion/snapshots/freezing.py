@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
 
 from zarr_manifest.conversion.files import hierarchy_nodes
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest
-from zarr_manifest.conversion.renewal import recorded_objects, states_of
+from zarr_manifest.conversion.renewal import (
+    recorded_objects,
+    states_of,
+    with_checksums,
+)
 from zarr_manifest.conversion.snapshots.comparing import KINDS, compare_references
 from zarr_manifest.conversion.snapshots.copies import Copied, Copies
 from zarr_manifest.errors import (
@@ -28,10 +31,10 @@ from zarr_manifest.errors import (
     NotConvertibleError,
     Setting,
     SourceChangedError,
+    in_context,
 )
 from zarr_manifest.format import (
     Conditions,
-    compute_checksum,
     dump_node,
     format_canonical,
     grid_index,
@@ -152,7 +155,11 @@ class Freezing:
         if self._copies is not None:
             return Manifest(self._copied(part, self._copies))
         if self._algorithm is not None:
-            part = part._replace(table=self._with_checksums(part, self._algorithm))
+            with in_context(array=path):
+                table = with_checksums(
+                    part.table, part.places, self._hierarchy.sources, self._algorithm
+                )
+            part = part._replace(table=table)
         loose = loose_rows(part.table, np.array([*map(self._is_firm, part.places)], bool))
         if len(loose):
             raise _loose(part, int(loose[0]))
@@ -229,20 +236,6 @@ class Freezing:
                 raise _changed(*self._named[found])
 
     # Bytes ----------------------------------------------------------------------------
-
-    def _with_checksums(self, part: _Part, algorithm: str) -> References:
-        table = part.table
-        extras = table.extras_by_row()
-        has_none = table.columns().path_numbers >= 0
-        for row, extra in extras.items():
-            has_none[row] &= extra.checksum is None
-
-        def add(row: int, body: memoryview) -> None:
-            checksum = compute_checksum(algorithm, body)
-            extras[row] = structs.replace(extras.get(row, Extras()), checksum=checksum)
-
-        self._read(part, np.flatnonzero(has_none), add)
-        return table.replaced(extras=dict(sorted(extras.items())))
 
     def _copied(self, part: _Part, copies: Copies) -> References:
         table = part.table

@@ -229,8 +229,6 @@ def array_in_memory(contents: Mapping[str, Any], path: str) -> Encoded:
     """Return the metadata and the chunks of an array in the mapping of a ``MemoryStore``."""
     root = f"{path}/" if path else ""
     metadata: dict[str, Any] = json.loads(contents[f"{root}zarr.json"].to_bytes())
-    grid = ChunkGrid.from_metadata(metadata)
-    assert grid is not None  # zarr has just written the metadata
     encoding = metadata["chunk_key_encoding"]
     separator = encoding.get("configuration", {}).get("separator", "/")
     chunks: dict[tuple[int, ...], bytes] = {}

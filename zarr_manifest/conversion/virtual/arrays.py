@@ -13,12 +13,12 @@ import numpy as np
 import zarr.registry
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of, inline_manifest
 from zarr_manifest.conversion.target import open_with_zarr
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
 from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.format import ChunkGrid, grid_index, interpret_chunk_grid, strict
+from zarr_manifest.format import ChunkGrid, grid_index
 from zarr_manifest.locations import Base, WebServers, escape_bare_percent, kind_of
 from zarr_manifest.manifest import TO_THE_END, Manifest, NumberedPaths, PathNumbers, References
 
@@ -37,7 +37,6 @@ def array_node(
     chunk_grid: Mapping[str, Any] | None = None,
     is_sparse: bool = False,
     notes: Sequence[str] = (),
-    like: ArrayNode | None = None,
 ) -> ArrayNode:
     """Return the node for a ``ManifestArray``.
 
@@ -53,8 +52,6 @@ def array_node(
         Whether chunks without a reference are explicitly empty; otherwise they are missing.
     notes : sequence of str
         Notes so far.
-    like : ArrayNode, optional
-        One that was made of an array with the same metadata, whose notes are the same.
 
     Raises
     ------
@@ -63,11 +60,7 @@ def array_node(
     ManifestError
         A path is invalid.
     """
-    if like is not None:
-        assert isinstance(like.manifest, Manifest)  # it was made here
-        manifest = _manifest(array.manifest, like.manifest.grid_shape, is_sparse=is_sparse)
-        return ArrayNode(path, like.metadata, manifest, like.notes)
-    converted = json_metadata(array)
+    converted = json_metadata(array.metadata)
     stated = array.metadata.attributes if attributes is None else attributes
     converted["attributes"], found = json_attributes(stated, array.dtype)
     if dimension_names is not None:
@@ -75,10 +68,7 @@ def array_node(
     if chunk_grid is not None:
         converted["chunk_grid"] = chunk_grid
     metadata = checked_metadata(converted)
-    grid = strict(interpret_chunk_grid(metadata))
-    if grid is None:
-        raise NotConvertibleError("the chunk grid is of an unknown kind")
-    manifest = _manifest(array.manifest, grid.counts, is_sparse=is_sparse)
+    manifest = _manifest(array.manifest, grid_of(metadata).counts, is_sparse=is_sparse)
     return ArrayNode(path, metadata, manifest, (*notes, *found))
 
 
@@ -127,9 +117,9 @@ def _announced_codecs() -> frozenset[str]:
     return frozenset(point.name for point in entry_points(group="zarr.codecs"))
 
 
-def json_metadata(array: Any) -> dict[str, Any]:
+def json_metadata(metadata: Any) -> dict[str, Any]:
     """Return the metadata of a ``ManifestArray`` as JSON, without its attributes."""
-    found: dict[str, Any] = _as_json(array.metadata.to_dict())
+    found: dict[str, Any] = _as_json(metadata.to_dict())
     return found
 
 
@@ -159,8 +149,7 @@ def _manifest(found: Any, grid_shape: tuple[int, ...], *, is_sparse: bool) -> Ma
     if tuple(paths.shape) != grid_shape:
         # Its parsers give arrays without chunks an arbitrary grid.
         if not columns.inlined and not columns.stored.any():
-            none = np.zeros((0, len(grid_shape)), np.int64)
-            return Manifest.from_columns(grid_shape, paths="", indices=none)
+            return inline_manifest(grid_shape)
         if len(paths.shape) != len(grid_shape) or any(map(int.__gt__, paths.shape, grid_shape)):
             raise NotConvertibleError(
                 f"it has references for a chunk grid of {paths.shape}, "
@@ -250,7 +239,7 @@ def _quoted(rest: str) -> str:
 # ------------------------------------------------------------ and back
 
 
-def columns_for(metadata: Mapping[str, Any]) -> tuple[ChunkGrid, ManifestColumns]:
+def columns_for(metadata: dict[str, Any]) -> tuple[ChunkGrid, ManifestColumns]:
     """Return the chunk grid of an array, and columns in which all of its chunks are missing.
 
     Raises
@@ -258,8 +247,8 @@ def columns_for(metadata: Mapping[str, Any]) -> tuple[ChunkGrid, ManifestColumns
     NotConvertibleError
         VirtualiZarr has no such grid, or there are too many chunks for it.
     """
-    grid = strict(interpret_chunk_grid(metadata))
-    if grid is None or grid.regular is None:
+    grid = grid_of(metadata)
+    if grid.regular is None:
         raise NotConvertibleError("its chunk grid is not regular")
     return grid, ManifestColumns.of_grid(grid.counts)
 

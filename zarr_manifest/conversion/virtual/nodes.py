@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 from zarr.storage import MemoryStore
 
-from zarr_manifest.conversion.nodes import ArrayNode, GroupNode, Node, refused
+from zarr_manifest.conversion.nodes import (
+    ArrayNode,
+    GroupNode,
+    Node,
+    grid_of,
+    inline_manifest,
+    refused,
+)
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import array_in_memory
 from zarr_manifest.conversion.values import json_attributes, packed_values, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import array_node, checked_metadata
 from zarr_manifest.conversion.virtualizarr_internals import group_of, is_virtual
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import ChunkGrid, Limits, join
-from zarr_manifest.manifest import Manifest
+from zarr_manifest.format import Limits, join
 
 # Members of xarray's encoding that pack values into smaller numbers, or mask them.
 _PACKING = frozenset(["_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"])
@@ -169,10 +175,7 @@ def loaded_node(path: str, variable: Any, notes: Sequence[str] = ()) -> ArrayNod
         notes = (*notes, "its encoding was dropped, because its values do not fit into it")
     metadata, chunks = array_in_memory(contents, name)
     metadata = checked_metadata(metadata)
-    grid = ChunkGrid.from_metadata(metadata)
-    assert grid is not None  # zarr has just written the metadata
-    none = np.zeros((0, len(grid.counts)), np.int64)
-    manifest = Manifest.from_columns(grid.counts, paths="", indices=none, data=chunks)
+    manifest = inline_manifest(grid_of(metadata).counts, chunks)
     return ArrayNode(path, metadata, manifest, tuple(notes))
 
 

@@ -26,8 +26,9 @@ from zarr_manifest.conversion.files.grib.messages import (
     without_negative_times,
 )
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
+from zarr_manifest.conversion.nodes import ArrayNode, whole
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, grib_group
+from zarr_manifest.conversion.virtualizarr_internals import grib_group
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
@@ -167,10 +168,10 @@ def _refuse_incomplete(node: dict[str, Any], path: str, tree: FileTree) -> set[i
 def _referenced(tree: FileTree) -> set[int]:
     """Return the offsets of all messages that arrays refer to."""
     found: set[int] = set()
-    for group in tree.groups:
-        for array in group.arrays.values():
-            columns = ManifestColumns.of(array.manifest)
-            found |= set(map(int, columns.offsets[columns.stored]))
+    for node in tree.made.values():
+        if isinstance(node, ArrayNode):
+            columns = whole(node).columns()
+            found.update(columns.offsets[columns.path_numbers >= 0].tolist())
     return found
 
 

@@ -1,4 +1,4 @@
-"""HDF5 datasets as virtual arrays: references to their chunks, or values inline.
+"""HDF5 datasets as nodes: references to their chunks, or values inline.
 
 VirtualiZarr has a parser, too, but it reads all attributes, and fails because of one; it asks for
 the name of each dimension scale, for which HDF5 searches the file; and it takes a millisecond for
@@ -7,7 +7,6 @@ each dataset, of which MATLAB writes thousands. Of it, only the codecs for filte
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from collections.abc import Hashable, Mapping
@@ -15,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.hdf5.datasets import Treatment
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of, inline_manifest
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import encoded_chunks
 from zarr_manifest.conversion.values import (
@@ -26,12 +27,9 @@ from zarr_manifest.conversion.values import (
     packed_values,
     text_of,
 )
-from zarr_manifest.conversion.virtualizarr_internals import (
-    INLINED,
-    MISSING,
-    ManifestColumns,
-    hdf5_codecs,
-)
+from zarr_manifest.conversion.virtual import checked_metadata, json_metadata
+from zarr_manifest.conversion.virtualizarr_internals import hdf5_codecs
+from zarr_manifest.manifest import Manifest
 
 # The filter bzip2, for which VirtualiZarr names a codec of imagecodecs that zarr does not know;
 # that of numcodecs decodes the same.
@@ -43,7 +41,8 @@ _BLOSC = "32001"
 _BLOSC_DEFAULTS = (2, 2, 1, 0, 5, 1, 0)
 
 
-def virtual_array(
+def node_of_dataset(
+    path: str,
     url: str,
     dataset: Any,
     treatment: Treatment,
@@ -52,11 +51,13 @@ def virtual_array(
     attributes: Mapping[Any, Any],
     notes: list[str],
     alike: dict[Hashable, Any],
-) -> Any:
-    """Return the ``ManifestArray`` for a dataset.
+) -> ArrayNode:
+    """Return the node for a dataset.
 
     Parameters
     ----------
+    path : str
+        Path of the node.
     url : str
         Of its file.
     dataset : h5py.Dataset
@@ -66,36 +67,40 @@ def virtual_array(
     dimension_names, attributes
         Of the array; the attributes may have any values.
     notes : list of str
-        Gets sentences about what changed.
+        Notes so far; gets sentences about what changed.
     alike : dict
         Metadata of other datasets of the file: to make similar ones from it takes less time.
+
+    Raises
+    ------
+    NotConvertibleError
+        Zarr could not read the array.
     """
     is_inline = treatment is Treatment.INLINE
     values: Any = _values(dataset, notes) if is_inline else None
     dtype: np.dtype[Any] = values.dtype if is_inline else _data_type(dataset)
     chunks = _chunk_shape(dataset, is_inline=is_inline)
     found, changed = json_attributes(attributes, dtype)
-    similar = _metadata(dataset, dtype, alike, is_inline=is_inline)
-    metadata = dataclasses.replace(
-        similar,
-        shape=dataset.shape,
-        chunk_grid=dataclasses.replace(similar.chunk_grid, chunk_shape=chunks),
-        dimension_names=dimension_names,
-        attributes=found,
-    )
-    columns = ManifestColumns.of_array(dataset.shape, chunks)
+    metadata = _metadata(dataset, dtype, alike, is_inline=is_inline) | {
+        "shape": list(dataset.shape),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
+        "dimension_names": list(dimension_names),
+        "attributes": found,
+    }
+    counts = grid_of(metadata).counts
     if treatment is Treatment.REFERENCES:
-        _add_references(columns, url, dataset, chunks)
+        manifest = _references(counts, url, dataset, chunks)
     elif is_inline:
-        for index, data in encoded_chunks(metadata, values).items():
-            columns.paths[index], columns.lengths[index] = INLINED, len(data)
-            columns.inlined[index] = data
-    if _has_undefined_fill_value(dataset) and MISSING in columns.paths:
+        encoded = encoded_chunks(ArrayV3Metadata.from_dict(metadata), values)
+        manifest = inline_manifest(counts, encoded)
+    else:
+        manifest = inline_manifest(counts)
+    if _has_undefined_fill_value(dataset) and len(manifest) < math.prod(counts):
         notes.append("its fill value is undefined: chunks that were never written read as 0")
     notes += changed
     if is_inline:
         notes.append("its values are stored inline, as references cannot express them")
-    return columns.array(metadata)
+    return ArrayNode(path, metadata, manifest, tuple(notes))
 
 
 def _data_type(dataset: Any) -> Any:
@@ -116,17 +121,19 @@ def _chunk_shape(dataset: Any, *, is_inline: bool) -> tuple[int, ...]:
 
 def _metadata(
     dataset: Any, dtype: np.dtype[Any], alike: dict[Hashable, Any], *, is_inline: bool
-) -> Any:
+) -> dict[str, Any]:
     """Return metadata of which the data type, the fill value and the codecs count."""
     codecs = [] if dataset.chunks is None else hdf5_codecs(_filters(dataset, is_inline=is_inline))
     fill_value = _fill_value(dataset, dtype)
     kind = (dtype, repr(fill_value), repr(codecs), len(dataset.shape))
     if kind not in alike:
         ones = (1,) * len(dataset.shape)
-        alike[kind] = library("virtualizarr.manifests.utils").create_v3_array_metadata(
+        described = library("virtualizarr.manifests.utils").create_v3_array_metadata(
             shape=ones, data_type=dtype, chunk_shape=ones, fill_value=fill_value, codecs=codecs
         )
-    return alike[kind]
+        alike[kind] = checked_metadata(json_metadata(described))
+    found: dict[str, Any] = alike[kind]
+    return found
 
 
 def _filters(dataset: Any, *, is_inline: bool) -> dict[str, Any]:
@@ -158,25 +165,24 @@ def _has_undefined_fill_value(dataset: Any) -> bool:
     return bool(dataset.id.get_create_plist().fill_value_defined() == h5.h5d.FILL_VALUE_UNDEFINED)
 
 
-def _add_references(
-    columns: ManifestColumns, url: str, dataset: Any, chunks: tuple[int, ...]
-) -> None:
+def _references(
+    counts: tuple[int, ...], url: str, dataset: Any, chunks: tuple[int, ...]
+) -> Manifest:
     if dataset.chunks is None:
-        columns.paths[...] = url
-        columns.offsets[...] = dataset.id.get_offset()
-        columns.lengths[...] = dataset.id.get_storage_size()
-        return
+        start, size = dataset.id.get_offset(), dataset.id.get_storage_size()
+        return Manifest.from_columns(counts, paths=url, offsets=start, lengths=size)
     stored: list[Any] = []
     dataset.id.chunk_iter(stored.append)
     # HDF5 reads none beyond the shape: a writer that was killed may have stored them before it.
     inside = [each for each in stored if all(map(operator.lt, each.chunk_offset, dataset.shape))]
     starts: npt.NDArray[np.int64] = np.array([each.chunk_offset for each in inside], np.int64)
-    where = tuple((starts.reshape(-1, len(chunks)) // chunks).T)
-    is_cut = chunks != dataset.chunks
-    columns.paths[where] = url
-    columns.offsets[where] = [each.byte_offset for each in inside]
-    columns.lengths[where] = (
-        math.prod(chunks) * dataset.dtype.itemsize if is_cut else [each.size for each in inside]
+    cut = math.prod(chunks) * dataset.dtype.itemsize if chunks != dataset.chunks else None
+    return Manifest.from_columns(
+        counts,
+        paths=url,
+        offsets=np.array([each.byte_offset for each in inside], np.int64),
+        lengths=np.array([cut or each.size for each in inside], np.int64),
+        indices=starts.reshape(-1, len(chunks)) // chunks,
     )
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zarr_manifest.conversion.files.trees import FileTree
+from zarr_manifest.conversion.joining import placed
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of, whole
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import text_of
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import Manifest
 
 _IDENTIFIER = "_Netcdf4Dimid"
 _IDENTIFIERS = "_Netcdf4Coordinates"
@@ -168,9 +169,7 @@ class UnlimitedDimensions:
     """
 
     _lengths: dict[str, int] = field(default_factory=dict[str, int])
-    _arrays: list[tuple[dict[str, Any], str, str, tuple[str | None, ...]]] = field(
-        default_factory=list[Any]
-    )
+    _arrays: list[tuple[str, tuple[str | None, ...]]] = field(default_factory=list[Any])
 
     def see(self, dataset: Any, paths: Sequence[str | None]) -> None:
         """Record the lengths of a dataset along the dimensions of these paths."""
@@ -178,46 +177,28 @@ class UnlimitedDimensions:
             if path is not None:
                 self._lengths[path] = max(self._lengths.get(path, 0), length)
 
-    def add(
-        self,
-        arrays: dict[str, Any],
-        path: str,
-        name: str,
-        dataset: Any,
-        paths: Sequence[str | None],
-    ) -> None:
-        """Add an array of a group, some of whose dimensions may be longer than it is."""
+    def add(self, path: str, dataset: Any, paths: Sequence[str | None]) -> None:
+        """Add an array, some of whose dimensions may be longer than it is."""
         unlimited = tuple(
             path if longest is None else None
             for path, longest in zip(paths, dataset.maxshape, strict=True)
         )
         if any(unlimited):
-            self._arrays.append((arrays, path, name, unlimited))
+            self._arrays.append((path, unlimited))
 
     def fill_up(self, tree: FileTree) -> None:
-        """Replace the arrays by ones as long as their dimensions, or refuse them."""
-        for arrays, path, name, unlimited in self._arrays:
-            array = arrays[name]
-            shape = tuple(
-                length if path is None else self._lengths[path]
-                for path, length in zip(unlimited, array.shape, strict=True)
-            )
-            if shape == array.shape:
-                continue
-            try:
-                arrays[name] = _with_shape(array, shape)
-            except NotConvertibleError as error:
-                tree.refuse(path, error.message)
-                del arrays[name]
+        """Replace the arrays by ones as long as their dimensions."""
+        for path, unlimited in self._arrays:
+            node = tree.made.get(path)
+            if isinstance(node, ArrayNode):
+                stated: list[int] = node.metadata["shape"]
+                pairs = zip(unlimited, stated, strict=True)
+                shape = [n if longest is None else self._lengths[longest] for longest, n in pairs]
+                if shape != stated:
+                    tree.made[path] = _with_shape(node, shape)
 
 
-def _with_shape(array: Any, shape: tuple[int, ...]) -> Any:
-    old = ManifestColumns.of(array.manifest)
-    new = ManifestColumns.of_array(shape, array.metadata.chunk_grid.chunk_shape)
-    # Parsers give arrays without chunks an arbitrary grid.
-    if all(map(int.__le__, old.paths.shape, new.paths.shape)):
-        there = tuple(slice(0, count) for count in old.paths.shape)
-        new.paths[there], new.offsets[there] = old.paths, old.offsets
-        new.lengths[there] = old.lengths
-    new.inlined.update(old.inlined)
-    return new.array(dataclasses.replace(array.metadata, shape=shape))
+def _with_shape(node: ArrayNode, shape: list[int]) -> ArrayNode:
+    metadata = {**node.metadata, "shape": shape}
+    longer = placed(whole(node), grid_of(metadata).counts, 0)
+    return dataclasses.replace(node, metadata=metadata, manifest=Manifest(longer))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zarr_manifest.conversion.files.hdf5.arrays import virtual_array
+from zarr_manifest.conversion.files.hdf5.arrays import node_of_dataset
 from zarr_manifest.conversion.files.hdf5.datasets import treatment_of
 from zarr_manifest.conversion.files.hdf5.dimensions import (
     PhonyNames,
@@ -25,7 +25,7 @@ from zarr_manifest.conversion.files.hdf5.dimensions import (
     is_only_a_dimension,
     is_scale,
 )
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, explained
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, explained
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import brief, text_of
 from zarr_manifest.errors import NotConvertibleError
@@ -95,7 +95,7 @@ class _Walk:
         h5: Any = library("h5py")
         here = (*above, address(group.id))
         names = list(group)
-        found = self._group(group, path)
+        self._group(group, path)
         members = self._members(group, names, path)
         datasets = {p: item for p, item in members.items() if isinstance(item, h5.Dataset)}
         identifiers = {**identifiers, **self._identifiers(datasets)}
@@ -104,7 +104,7 @@ class _Walk:
             with self.refusing(inside):
                 name = _variable_name(inside, datasets)
                 with self.refusing(join(path, name)):
-                    self._dataset(found, name, dataset, inside, identifiers)
+                    self._dataset(join(path, name), dataset, inside, identifiers)
         for inside, below in members.items():
             if isinstance(below, h5.Group):
                 with self.refusing(inside):
@@ -112,7 +112,7 @@ class _Walk:
                         raise NotConvertibleError("it is a link to a group that contains it")
                     self.group(below, inside, identifiers, here)
 
-    def _group(self, group: Any, path: str) -> FileGroup:
+    def _group(self, group: Any, path: str) -> None:
         """Add a group, with those of its attributes that can be read."""
         stated: Mapping[Any, Any] = {}
         try:
@@ -120,9 +120,8 @@ class _Walk:
         except HDF5_ERRORS as error:
             self.reader.require_no_failure()
             notes = [f"its attributes were left out: {explained(error)}"]
-        found = self.tree.add_group(path, stated)
+        self.tree.add_group(path, stated)
         self.tree.note(path, *notes)
-        return found
 
     def _members(self, group: Any, names: Sequence[str | bytes], path: str) -> dict[str, Any]:
         """Return the members that can be opened, by path."""
@@ -153,19 +152,17 @@ class _Walk:
         return found
 
     def _dataset(
-        self, found: FileGroup, name: str, dataset: Any, inside: str, identifiers: Mapping[int, str]
+        self, path: str, dataset: Any, inside: str, identifiers: Mapping[int, str]
     ) -> None:
         paths = dimension_paths(dataset, inside, identifiers, self.scales) if dataset.shape else ()
         self.unlimited.see(dataset, paths)
         if is_only_a_dimension(dataset):
             return
-        if name in found.arrays:
-            raise NotConvertibleError("there is already a variable of this name")
-        path = join(found.path, name)
         treatment = treatment_of(dataset, inline_limit=self.inline_limit)
         attributes, notes = read_attributes(dataset)
         try:
-            array = virtual_array(
+            node = node_of_dataset(
+                path,
                 self.url,
                 dataset,
                 treatment,
@@ -179,12 +176,11 @@ class _Walk:
             raise NotConvertibleError(
                 f"VirtualiZarr cannot express it: {explained(error)}"
             ) from error
-        found.arrays[name] = array
+        self.tree.add(node)
         self.tree.keep_precision(path, attributes)
         if enumeration := _enumeration(dataset.dtype):
             self.tree.meanings.setdefault(path, {})["enumeration"] = enumeration
-        self.unlimited.add(found.arrays, path, name, dataset, paths)
-        self.tree.note(path, *notes)
+        self.unlimited.add(path, dataset, paths)
 
 
 def _opened(group: Any, name: str | bytes) -> Any:

@@ -19,9 +19,10 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.tiff.stored_chunks import Changed, StoredChunks
 from zarr_manifest.conversion.files.tiff.structure import Completion, check_structure
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileGroup, FileTree, with_metadata
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, with_metadata
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
+from zarr_manifest.conversion.virtual import array_node, or_refused
 from zarr_manifest.conversion.virtualizarr_internals import (
     ManifestColumns,
     tiff_array,
@@ -164,19 +165,22 @@ def _has_mask(image: Any, is_by_pixel: bool) -> bool:
 
 
 def _tree(images: dict[str, _Image], reasons: dict[str, str]) -> FileTree:
-    tree = FileTree([FileGroup("", {})])
+    tree = FileTree()
+    tree.add_group("", {})
     is_alone = len(images) + len(reasons) == 1
     for name, image in images.items():
-        path = name if is_alone else f"{name}/{name}"
-        if is_alone:
-            tree.groups[0].arrays[name] = image.array
-        else:
-            tree.groups.append(FileGroup(name, {}, {name: image.array}))
-        if image.chunk_grid is not None:
-            tree.chunk_grids[path] = image.chunk_grid
-        if image.is_sparse:
-            tree.sparse.add(path)
-        tree.note(path, *image.notes)
+        path = name
+        if not is_alone:
+            tree.add_group(name, {})
+            path = f"{name}/{name}"
+        make = partial(
+            array_node,
+            array=image.array,
+            chunk_grid=image.chunk_grid,
+            is_sparse=image.is_sparse,
+            notes=image.notes,
+        )
+        tree.add(or_refused(path, make))
     for name, reason in reasons.items():
         tree.refuse(name if is_alone else f"{name}/{name}", reason)
     return tree

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
-from zarr_manifest.conversion.nodes import ConversionReport, refused
+from zarr_manifest.conversion.nodes import ConversionReport, grid_of, refused
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Metadata,
     convert_array_to_zarr2,
@@ -82,9 +82,7 @@ class ExportedArray:
     _dropped: Counter[str] = field(default_factory=Counter[str])
 
     def __post_init__(self) -> None:
-        grid = ChunkGrid.from_metadata(self.node.metadata)
-        assert grid is not None  # Zarr v2 can express it
-        self._grid = grid
+        self._grid = grid_of(self.node.metadata)
         self._roots = store_urls(self.hierarchy.store)
         array = strict(self.hierarchy.declaration(self.node))
         if array is not None:
