@@ -30,7 +30,6 @@ from zarr_manifest.sources.given_readers import RangeReader as RangeReader
 from zarr_manifest.sources.keys_in_stores import local_directories, may_be_remote, urls_of
 from zarr_manifest.sources.local_files import FileBody, FileReader
 from zarr_manifest.sources.momentary_files import MOMENTARY, undetectable_writers
-from zarr_manifest.sources.named_stores import NamedStores
 from zarr_manifest.sources.own_files import OwnFiles
 from zarr_manifest.sources.plan import plan_requests
 from zarr_manifest.sources.processes import (
@@ -40,7 +39,7 @@ from zarr_manifest.sources.processes import (
     require_obstore_threads,
 )
 from zarr_manifest.sources.proxies import within_host
-from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, Sources
+from zarr_manifest.sources.sources import DEFAULT_MAX_GAP, NamedStores, Sources
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:

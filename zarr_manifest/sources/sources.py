@@ -1,4 +1,4 @@
-"""Sources: bytes of authorised locations.
+"""Sources: bytes of authorised locations, and of those that the caller named.
 
 Finds the reader for a location, says where redirects may lead, and which reads of one object make
 one request.
@@ -27,17 +27,20 @@ from zarr_manifest.locations import (
     suggest_prefixes,
 )
 from zarr_manifest.showing import counted
-from zarr_manifest.sources.access import Access, open_storage, reader_of
+from zarr_manifest.sources.access import Access, has_options, open_storage, reader_of
 from zarr_manifest.sources.byte_ranges import SourceRange, known_size
 from zarr_manifest.sources.directories import Directory
 from zarr_manifest.sources.given_readers import GivenReader, is_range_reader, key_below
 from zarr_manifest.sources.keys_in_stores import key_within, local_directories, local_place
 from zarr_manifest.sources.local_files import FileBody, FileReader, open_body
 from zarr_manifest.sources.plan import PlannedRequest, plan_requests
+from zarr_manifest.sources.processes import require_obstore_threads
 from zarr_manifest.sources.proxies import within_host
 from zarr_manifest.sources.web import WebServer, is_web_reader, web_reader_of
 
 if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
     from zarr_manifest.sources.arrival import Arrival
     from zarr_manifest.sources.object_reader import ObjectReader, ObstoreReader
     from zarr_manifest.sources.web import WebReader
@@ -65,8 +68,8 @@ class Sources:
     ----------
     allow : mapping of str to Access
         The prefixes that may be read besides the hierarchy's own store, and how.
-    hierarchy : ObjectReader
-        Reads relative locations from the hierarchy's own store.
+    hierarchy : ObjectReader or None
+        Reads relative locations from the hierarchy's own store, if there is a hierarchy.
     directory : str or None
         The hierarchy's own directory, if it has one: links from authorised places may lead there.
     root : UrlLocation or None
@@ -78,7 +81,7 @@ class Sources:
     def __init__(
         self,
         allow: Mapping[str, Access],
-        hierarchy: ObjectReader,
+        hierarchy: ObjectReader | None,
         *,
         directory: str | None = None,
         root: UrlLocation | None = None,
@@ -99,7 +102,7 @@ class Sources:
     @property
     def hierarchy_is_on_disk(self) -> bool:
         """Whether reading from the hierarchy's own store needs no network round trip."""
-        return self._hierarchy.on_disk
+        return self._hierarchy is not None and self._hierarchy.on_disk
 
     def check(self, locations: Iterable[Location]) -> None:
         """Reject unauthorised locations outside the hierarchy's store.
@@ -240,6 +243,7 @@ class Sources:
 
     def _reader_of(self, location: Location) -> tuple[ObjectReader, str]:
         if isinstance(location, StoreLocation):
+            assert self._hierarchy is not None  # otherwise nothing is relative to it
             return self._hierarchy, location.key
         target = self._targets.get(location)
         if target is None:
@@ -283,11 +287,13 @@ class Sources:
         return reader
 
     def _opened(self, prefix: str, location: UrlLocation) -> _StoreReader:
-        normalized = self._allow_list.normalized(prefix)
         access = self._allow[prefix]
         if is_range_reader(access):
             return GivenReader(access)
-        storage = open_storage(normalized, access, query=location.query)
+        return self._open(self._allow_list.normalized(prefix), access, location.query)
+
+    def _open(self, prefix: UrlLocation, access: Access, query: str) -> ObstoreReader | WebReader:
+        storage = open_storage(prefix, access, query=query)
         if isinstance(storage, WebServer):
             return web_reader_of(storage, self.follow)
         return reader_of(within_host(storage))
@@ -376,3 +382,75 @@ def _redirected(asked: str, target: str) -> UrlLocation:
 
 
 type _StoreReader = ObstoreReader | WebReader | GivenReader
+
+
+class NamedStores(Sources):
+    """Readers of locations that the caller named: they need no authorisation.
+
+    They are accessed as `allow` says for the longest prefix that covers them; if there is none,
+    without credentials.
+
+    Parameters
+    ----------
+    allow : mapping of str to Access
+        How URLs are accessed, by prefix, and where redirects may lead.
+
+    Examples
+    --------
+    >>> _, key = NamedStores({"/data": None}).find(UrlLocation("file", "", "data/f.nc"))
+    >>> key
+    'data/f.nc'
+    """
+
+    def __init__(self, allow: Mapping[str, Access]) -> None:
+        super().__init__(allow, None)
+        self._named: dict[tuple[UrlLocation, str], ObstoreReader | WebReader] = {}
+
+    def _access(self, location: UrlLocation) -> tuple[UrlLocation, Access]:
+        prefix = self._allow_list.match(location)
+        if prefix is None:
+            return UrlLocation(location.scheme, location.authority, ""), None
+        return self._allow_list.normalized(prefix), self._allow[prefix]
+
+    def find(self, location: UrlLocation) -> tuple[ObstoreReader | WebReader, str]:
+        """Return the reader of an object, and its key there; the same for all below a prefix.
+
+        Raises
+        ------
+        SourceError
+            As of :func:`open_storage` and :func:`key_within`; or obstore does not work here.
+        """
+        prefix, access = self._access(location)
+        reader = self._named.get((prefix, location.query))
+        if reader is None:
+            reader = self._open(prefix, access, location.query)
+            self._named[prefix, location.query] = reader
+        if is_web_reader(reader):
+            return reader, key_within(reader.server, prefix, location)
+        require_obstore_threads()
+        return reader, key_within(reader.store, prefix, location)
+
+    def sources_of(self, locations: Iterable[UrlLocation]) -> Sources:
+        """Return what reads locations together, whether `allow` names them or not."""
+        others = (at for at in locations if self._allow_list.match(at) is None)
+        named = {UrlLocation(at.scheme, at.authority, at.path).url: None for at in others}
+        return Sources({**self._allow, **named}, None)
+
+    def open_directory(self, directory: UrlLocation, query: str) -> ObjectStore | WebServer:
+        """Return a store, or a web server, that is rooted at a directory.
+
+        Raises
+        ------
+        SourceError
+            As of :func:`open_storage`.
+        ValueError
+            `allow` has a store that is rooted elsewhere.
+        """
+        prefix, access = self._access(directory)
+        store = open_storage(directory, access, query=query, at_prefix=True)
+        if not has_options(access) and key_within(store, prefix, directory):
+            raise ValueError(
+                f"`allow` has a store for {prefix}, which is not rooted at {directory}: pass a "
+                "store instead of the URL, such as S3Store(bucket, prefix=...)"
+            )
+        return store
