@@ -13,11 +13,13 @@ from typing import Any, Self
 from msgspec import Struct
 from zarr.abc.store import Store
 
-from zarr_manifest.format import ChunkGrid, Findings, Limits, interpret_declaration
+from zarr_manifest.errors import in_context
+from zarr_manifest.format import ChunkGrid, Findings, Limits, interpret_declaration, strict
 from zarr_manifest.hierarchy.declared_array import ChunkKeyEncoding, DeclaredArray, interpret_array
 from zarr_manifest.hierarchy.manifest_documents import ManifestDocuments
 from zarr_manifest.hierarchy.store import ManifestStore
 from zarr_manifest.hierarchy.walking import Node, list_nodes, open_for_reading
+from zarr_manifest.locations import Location
 from zarr_manifest.sources import Access, Allow, Sources, access_by_prefix, local_directories
 from zarr_manifest.stores import (
     StoreLike,
@@ -133,6 +135,27 @@ class InspectedHierarchy(Struct, frozen=True):
     def documents(self, array: DeclaredArray) -> ManifestDocuments:
         """Return the manifest of an array, whose documents are read on demand."""
         return ManifestDocuments(array, self.sources, self.store, self.limits)
+
+    async def statistics(self) -> list[tuple[Location, int, int]]:
+        """Return what all manifests refer to; see :meth:`LoadedManifest.statistics`.
+
+        An object that several documents refer to is returned once for each.
+
+        Raises
+        ------
+        ManifestError
+            The hierarchy cannot be listed, a node cannot be read, or a manifest cannot be loaded.
+        """
+        found: list[tuple[Location, int, int]] = []
+        for node in await self.nodes():
+            if node.problem is not None:
+                raise node.problem.in_context()
+            with in_context(array=node.path):
+                array = strict(self.declaration(node))
+            if array is not None:
+                async for loaded in self.documents(array).every():
+                    found += loaded.statistics()
+        return found
 
     async def native_chunks(self, node: Node, grid: ChunkGrid) -> dict[tuple[int, ...], str]:
         """Return the keys of the chunks of a native array, by grid index.

@@ -275,23 +275,6 @@ class KnownNodes(NodeTable):
             raise known.in_context()
         return known
 
-    def manifest_array(
-        self, path: str, array: ArrayMetadata, *, is_own: bool
-    ) -> ChunkManifestTransformer | None:
-        """Return an array that was found if it declares a manifest.
-
-        Raises
-        ------
-        ManifestError
-            Its declaration cannot be honoured.
-        """
-        known = self._note(path, array) if is_own else self._interpret(path, array)
-        if isinstance(known, Undecided):
-            known = self._interpret(path, array)
-        if isinstance(known, ManifestError):
-            raise known.in_context()
-        return known if is_manifest_array(known) else None
-
     # Reading again -----------------------------------------------------------------
 
     async def _decided(self, path: str) -> Array | None:

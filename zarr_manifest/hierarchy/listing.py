@@ -18,7 +18,6 @@ from zarr.abc.store import Store
 from zarr_manifest.errors import LocationNotAllowedError
 from zarr_manifest.format import METADATA_NAMES, ancestors, join, node_of_metadata, owner_candidates
 from zarr_manifest.hierarchy.known_nodes import CONCURRENT_CALLS, KnownNodes
-from zarr_manifest.locations import Location
 from zarr_manifest.sources import in_order
 from zarr_manifest.stores import store_name, unknown_members
 
@@ -186,27 +185,3 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerat
 async def _is_group(store: Store, path: str) -> bool:
     """Whether a group has metadata: they must be listed, or else nothing can be."""
     return any([await store.exists(join(path, name)) for name in ("zarr.json", ".zgroup")])
-
-
-async def list_locations(
-    store: Store, known: KnownNodes, directories: tuple[str, ...]
-) -> list[tuple[Location, int, int]]:
-    """Return the locations that all manifests refer to, with references and known bytes.
-
-    Raises
-    ------
-    ManifestError
-        There is no hierarchy, it cannot be listed, or a manifest cannot be loaded.
-    """
-    from zarr_manifest.hierarchy.walking import list_nodes, open_for_reading
-
-    found: list[tuple[Location, int, int]] = []
-    for node in await list_nodes(await open_for_reading(store), directories=directories):
-        if node.problem is not None:
-            raise node.problem
-        if node.array is None:
-            continue
-        array = known.manifest_array(node.path, node.array, is_own=node.is_own)
-        if array is not None:
-            found += [item async for item in array.statistics()]
-    return found

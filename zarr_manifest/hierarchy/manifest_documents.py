@@ -77,6 +77,11 @@ class LoadedManifest(Struct):
     authorised: bool = False
     refusal: ManifestError | None = None
 
+    def statistics(self) -> list[tuple[Location, int, int]]:
+        """Return the location of each object, and the number and the known bytes of references."""
+        found = zip(self.locations, self.manifest.statistics(), strict=True)
+        return [(location, count, nbytes) for location, (_, count, nbytes) in found]
+
 
 class _Missing(Struct):
     """Documents that are missing, and whether it is known why."""

@@ -28,7 +28,6 @@ from zarr_manifest.hierarchy.changing import (
 )
 from zarr_manifest.hierarchy.following_manifests import FollowingManifests
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
-from zarr_manifest.hierarchy.listing import list_locations
 from zarr_manifest.hierarchy.node_table import Remembered
 from zarr_manifest.hierarchy.opened_array import OpenedArray, PickledArray
 from zarr_manifest.hierarchy.readable_store import ReadableStore
@@ -381,7 +380,12 @@ class ManifestStore(ReadableStore):
         return sync(self._locations())
 
     async def _locations(self) -> Sequence[ReferencedLocation]:
-        found = await list_locations(self._store, self._nodes, self._directories)
+        from zarr_manifest.hierarchy.inspected_hierarchy import InspectedHierarchy
+        from zarr_manifest.hierarchy.walking import open_for_reading
+
+        store = await open_for_reading(self._store)
+        settings = self._allow, self._base, self._limits
+        found = await InspectedHierarchy(store, self.sources, *settings).statistics()
         urls = [location for location, _, _ in found if isinstance(location, UrlLocation)]
         return summarize(found, suggest_prefixes(urls), self._allow)
 

@@ -347,17 +347,6 @@ class ChunkManifestTransformer:
             total += loaded.manifest.stated_bytes + sum(sizes)
         return total
 
-    async def statistics(self) -> AsyncIterator[tuple[Location, int, int]]:
-        """Yield the location, number of references and known bytes of every object.
-
-        An object that several documents refer to is yielded once for each. A document that is
-        declared but does not exist is an error.
-        """
-        async for loaded in self.manifest.every():
-            statistics = loaded.manifest.statistics()
-            for location, (_, references, nbytes) in zip(loaded.locations, statistics, strict=True):
-                yield location, references, nbytes
-
 
 def _missing_chunks_are_errors() -> bool:
     return not zarr.config.get("array.read_missing_chunks", True)

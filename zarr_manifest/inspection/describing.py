@@ -188,7 +188,7 @@ async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
     counts = _Counts(ChunkMap(array.chunk_grid.counts, dimension_names(node.metadata)))
     async for loaded in hierarchy.documents(array).every():
         manifest = loaded.manifest
-        statistics = manifest.statistics()
+        statistics = loaded.statistics()
         references, inline, empty = manifest.counts()
         columns = manifest.columns()
         counts.map.add(columns.numbers, columns.path_numbers, len(counts.found))
@@ -197,10 +197,7 @@ async def _counts(hierarchy: InspectedHierarchy, node: Node) -> _Counts:
         counts.empty += empty
         counts.nbytes += sum(nbytes for _, _, nbytes in statistics)
         counts.open_ended += sum(1 for _ in manifest.open_ended())
-        counts.found += [
-            (location, count, nbytes)
-            for location, (_, count, nbytes) in zip(loaded.locations, statistics, strict=True)
-        ]
+        counts.found += statistics
     return counts
 
 
