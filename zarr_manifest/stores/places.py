@@ -65,7 +65,7 @@ def _place(store: Store) -> object | None:
         return ("directory", os.path.realpath(root))
     urls = _urls(store)
     if urls:
-        return ("url", *urls[0])
+        return urls[0]
     return ("object", id(cast(Any, store).store)) if isinstance(store, ObjectStore) else None
 
 
@@ -88,32 +88,28 @@ def _root(store: Store) -> str | None:
     return None if found is None else found.path
 
 
-type _Url = tuple[str, str, str]
+def _urls(store: Store) -> list[UrlLocation]:
+    """Return the URLs of a store's root; of fsspec's memory, too, which references cannot name."""
+    return store_urls(store) or _fsspec_urls(store)
 
 
-def _urls(store: Store) -> list[_Url]:
-    """Return the URLs of a store's root: scheme, authority and path."""
-    urls = [(url.scheme, url.authority, url.path.strip("/")) for url in store_urls(store)]
-    return urls or _fsspec_urls(store)
-
-
-def _fsspec_urls(store: Store) -> list[_Url]:
+def _fsspec_urls(store: Store) -> list[UrlLocation]:
     if not isinstance(store, FsspecStore):
         return []
     system: Any = store.fs
     protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
     path = str(store.path)
     if protocol == "memory":
-        return [(protocol, "", path.strip("/"))]
+        return [UrlLocation(protocol, "", path.strip("/"))]
     match kind_of(protocol, fsspec=True):
         case Files():
-            return [("file", "", path.strip("/"))]
+            return [UrlLocation("file", "", path.strip("/"))]
         case WebServers():
             root = WebServer(path).directory
-            return [] if root is None else [(root.scheme, root.authority, root.path)]
+            return [] if root is None else [root]
         case Cloud() as cloud:
             bucket, _, key = path.strip("/").partition("/")
-            return [(cloud.schemes[0], bucket, key)]
+            return [UrlLocation(cloud.schemes[0], bucket, key)]
         case _:
             return []
 
@@ -154,10 +150,9 @@ class OwnKeys:
                 yield from self._real(str(Path(self._root, location.key)))
             return
         path = location.path
-        for scheme, authority, root in self._urls:
-            inside = f"{root}/" if root else ""
-            same = (scheme, authority) == (location.scheme, location.authority)
-            if same and path.startswith(inside):
+        for root in self._urls:
+            inside = f"{root.path}/" if root.path else ""
+            if root.origin == location.origin and path.startswith(inside):
                 yield path[len(inside) :]
         if self._root is not None and location.scheme == "file":
             yield from self._real(f"/{path}")
@@ -315,7 +310,7 @@ def hierarchy_url(store: Store, schemes: Container[str] = ()) -> UrlLocation | N
     >>> print(hierarchy_url(LocalStore("/data/h.zarr")), hierarchy_url(MemoryStore()))
     file:///data/h.zarr None
     """
-    urls = [UrlLocation(*url) for url in _urls(_unwrapped(store)) if kind_of(url[0]) is not None]
+    urls = [url for url in _urls(_unwrapped(store)) if kind_of(url.scheme) is not None]
     first = urls[0] if urls else None
     return next((url for url in urls if url.scheme in schemes), first)
 

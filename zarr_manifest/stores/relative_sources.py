@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -121,21 +120,8 @@ def store_name(store: Store) -> str:
         return store.root.absolute().as_uri()
     if isinstance(store, WebStore):
         return redact(store.server.url)
-    any_store: Any = store
-    name = _object_store_name(any_store) if isinstance(store, ObjectStore) else None
-    return redact(str(any_store)) if name is None else name
-
-
-def _object_store_name(store: ObjectStore[Any]) -> str | None:
-    from obstore.store import LocalStore as ObstoreLocalStore
-
-    inner: Any = store.store
-    if isinstance(inner, ObstoreLocalStore):
-        return None if inner.prefix is None else Path(inner.prefix).absolute().as_uri()
     roots = store_urls(store)
-    return (
-        f"{roots[0].scheme}://{roots[0].authority}/{roots[0].path}".rstrip("/") if roots else None
-    )
+    return roots[0].redacted.removesuffix("/") if roots else redact(str(store))
 
 
 def store_errors() -> tuple[type[Exception], ...]:
