@@ -242,6 +242,49 @@ def in_context(**known: str | None) -> Generator[None]:
         raise error.in_context(**known) from error.__cause__
 
 
+class Replacing:
+    """Raise other errors in place of some, whose text may have secrets: they are no context.
+
+    Parameters
+    ----------
+    kinds : type, or tuple of types
+        The errors.
+    make : callable
+        Returns the error to raise for one of them; None, or the same, to raise that.
+
+    Examples
+    --------
+    >>> with Replacing(OSError, lambda error: SourceError("it cannot be read")):
+    ...     raise OSError("https://user:password@example.com")
+    Traceback (most recent call last):
+        ...
+    zarr_manifest.errors.SourceError: source_error: it cannot be read
+    """
+
+    def __init__(
+        self,
+        kinds: type[Exception] | tuple[type[Exception], ...],
+        make: Callable[[Any], Exception | None],
+    ) -> None:
+        self._kinds = kinds
+        self._make = make
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if not isinstance(error, self._kinds):
+            return
+        failure = self._make(error)
+        if failure is None or failure is error:
+            return
+        del error  # the frames of a traceback may be shown with what they refer to
+        try:
+            raise failure
+        finally:
+            failure.__context__ = None
+
+
 def _rebuild(
     cls: type[ManifestError], problem: str, members: dict[str, str | None]
 ) -> ManifestError:

@@ -22,6 +22,7 @@ from zarr_manifest.errors import (
     Advice,
     LocationNotAllowedError,
     ManifestError,
+    Replacing,
     Setting,
     ShortReadError,
     SourceAccessDeniedError,
@@ -146,41 +147,30 @@ class ObstoreReader(Struct, frozen=True):
 
         To start one for a local file takes ten times as long as to read it.
         """
-        try:
+        with _translated(span, conditions):
             answer = obs.get(self.store, key, options=_options(span, conditions))
             _check_answer(answer, span, conditions)
             body = memoryview(answer.bytes())
-        except _FOREIGN_ERRORS as error:
-            failure = _failure(error, span, None, conditions)
-        else:
-            first, last = answer.range
-            if len(body) != last - first:
-                raise short_body(last - first, len(body))
-            return body, _state(answer.meta)
-        raise failure
+        first, last = answer.range
+        if len(body) != last - first:
+            raise short_body(last - first, len(body))
+        return body, _state(answer.meta)
 
     def state_sync(self, key: str) -> Conditions:
         """Return the conditions that an object satisfies now, without an event loop."""
-        try:
+        with _translated():
             return _state(obs.head(self.store, key))
-        except _FOREIGN_ERRORS as error:
-            failure = _failure(error, WHOLE, None)
-        raise failure
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or that version of it, satisfies now."""
         require_obstore_threads()
         stated = Conditions(version=version)
         options: Any = {**_options(WHOLE, stated), "head": True}
-        try:
+        with _translated(WHOLE, stated):
             meta = (await obs.get_async(self.store, key, options=options)).meta
-        except _FOREIGN_ERRORS as error:
-            failure = _failure(error, WHOLE, None, stated)
-        else:
-            if version is not None:
-                stated.require(Conditions(version=meta["version"]))
-            return _state(meta)
-        raise failure
+        if version is not None:
+            stated.require(Conditions(version=meta["version"]))
+        return _state(meta)
 
     async def list_states(self, after: str) -> list[tuple[str, Conditions]]:
         """Return a page of keys that follow a text, in their order, and the states of objects.
@@ -191,15 +181,11 @@ class ObstoreReader(Struct, frozen=True):
             They cannot be listed.
         """
         require_obstore_threads()
-        try:
+        with _translated():
             pages: Any = _list(self.store, offset=after, chunk_size=PAGE)
             async for page in pages:
                 return [(each["path"], _listed_state(each)) for each in page]
-        except _FOREIGN_ERRORS as error:
-            failure = _failure(error, WHOLE, None)
-        else:
-            return []
-        raise failure
+        return []
 
 
 async def use_threads() -> None:
@@ -220,6 +206,10 @@ def _listed_state(meta: ObjectMeta) -> Conditions:
 
 # What obstore raises: its own exceptions, built-in ones, and ValueError for malformed keys.
 _FOREIGN_ERRORS = (obstore_errors.BaseError, OSError, ValueError)
+
+
+def _translated(span: SourceRange = WHOLE, conditions: Conditions = NO_CONDITIONS) -> Replacing:
+    return Replacing(_FOREIGN_ERRORS, lambda error: _failure(error, span, None, conditions))
 
 
 def _options(span: SourceRange, conditions: Conditions) -> Any:

@@ -13,7 +13,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import ObjectStore
 
-from zarr_manifest.errors import ManifestError
+from zarr_manifest.errors import ManifestError, Replacing
 from zarr_manifest.sources import require_obstore_threads
 from zarr_manifest.stores.relative_sources import store_errors, store_failure, store_name
 from zarr_manifest.zarr_internals import StoreOnStore
@@ -58,26 +58,14 @@ class OwnStore(StoreOnStore):
 
     async def answer[T](self, answer: Awaitable[T], key: str) -> T:
         """Return what the store answers, or raise the error that takes the place of its own."""
-        try:
+        with Replacing(Exception, lambda error: self._failure(error, key)):
             return await answer
-        except Exception as error:
-            failure = self._failure(error, key)
-            if failure is None:
-                raise
-        raise failure  # Outside of ``except``: no error has the store's text as its context.
 
     async def each[T](self, answers: AsyncIterator[T], key: str) -> AsyncGenerator[T]:
         """Yield what the store answers, as :meth:`answer` does."""
-        try:
+        with Replacing(Exception, lambda error: self._failure(error, key)):
             async for answer in answers:
                 yield answer
-        except Exception as error:
-            failure = self._failure(error, key)
-            if failure is None:
-                raise
-        else:
-            return
-        raise failure
 
     @property
     def _synchronous(self) -> Any:

@@ -8,7 +8,7 @@ check conditions.
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, ZipStore
 from zarr_manifest.errors import (
     Advice,
     ManifestError,
+    Replacing,
     Setting,
     ShortReadError,
     SourceAccessDeniedError,
@@ -170,16 +171,10 @@ class _ZarrStoreReader(Struct, frozen=True):
             self.directory.require(key)
         return quote(key) if self.quotes else key
 
-    async def _answer[T](self, answer: Awaitable[T]) -> T:
-        try:
-            return await answer
-        except Exception as error:  # of any store
-            failure = _failure(error)
-        raise failure
-
     async def _get(self, key: str, request: Any) -> Buffer:
-        found = self.store.get(self._name(key), default_buffer_prototype(), request)
-        buffer = await self._answer(found)
+        name = self._name(key)
+        with Replacing(Exception, _failure):  # of any store
+            buffer = await self.store.get(name, default_buffer_prototype(), request)
         if buffer is None:
             raise _failure(FileNotFoundError(key))
         return buffer
@@ -208,7 +203,9 @@ class _ZarrStoreReader(Struct, frozen=True):
         return view
 
     async def _size(self, key: str) -> int:
-        return await self._answer(self.store.getsize(self._name(key)))
+        name = self._name(key)
+        with Replacing(Exception, _failure):
+            return await self.store.getsize(name)
 
     async def state(self, key: str, version: str | None = None) -> Conditions:
         Conditions(version=version).require(NO_CONDITIONS)

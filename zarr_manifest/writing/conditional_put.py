@@ -22,7 +22,7 @@ from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
-from zarr_manifest.errors import ManifestError, WriteConflictError
+from zarr_manifest.errors import ManifestError, Replacing, WriteConflictError
 from zarr_manifest.format import join
 from zarr_manifest.hierarchy import store_underneath
 from zarr_manifest.sources import (
@@ -203,15 +203,15 @@ class GuardedStore(ABC):
         return self._run(value_of(self._inside, key))
 
     def _run[T](self, steps: Coroutine[Any, Any, T]) -> T:
-        return self._own(lambda: sync(steps))
+        with self._translated():
+            return sync(steps)
 
-    def _own[T](self, call: Callable[[], T]) -> T:
-        """Call something that raises errors of obstore, and raise this package's instead."""
-        try:
-            return call()
-        except store_errors() as error:
-            failure = store_failure(error).in_context(location=store_name(self.store))
-        raise failure  # here, so that the text of obstore's error is not its context
+    def _translated(self) -> Replacing:
+        """Raise this package's errors instead of those of obstore."""
+        return Replacing(store_errors(), self._failure)
+
+    def _failure(self, error: Exception) -> ManifestError:
+        return store_failure(error).in_context(location=store_name(self.store))
 
     def _compare_and_put(self, key: str, before: Stored, body: bytes) -> Stored:
         """Replace an object while nobody else can write it."""
@@ -308,19 +308,17 @@ class _ObjectStorage(GuardedStore):
         super().__init__(store)
         self._objects: Any = store.store
 
-    def _own[T](self, call: Callable[[], T]) -> T:
+    def _translated(self) -> Replacing:
         require_obstore_threads()
-        return super()._own(call)
+        return super()._translated()
 
     def read(self, key: str) -> Stored:
-        def found() -> Stored:
+        with self._translated():
             try:
                 answer = self._objects.get(key)
             except FileNotFoundError:
                 return Stored(None)
             return Stored(bytes(answer.bytes()), _version(answer.meta))
-
-        return self._own(found)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._put_if(key, body, "create") is not None
@@ -341,26 +339,23 @@ class _ObjectStorage(GuardedStore):
         """Write an object on a condition; None if that does not hold."""
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
-        failure: ManifestError | None = None
+        def failure(error: Exception) -> ManifestError:
+            if not isinstance(error, NotSupportedError | NotImplementedError):
+                return self._failure(error)
+            found = undetectable_writers(type(self._objects).__name__)
+            return found.in_context(location=store_name(self.store))
 
-        def put() -> Stored | None:
-            nonlocal failure
+        require_obstore_threads()
+        with Replacing((*store_errors(), FileNotFoundError, NotImplementedError), failure):
             try:
                 written = self._objects.put(key, body, mode=mode)
             except (AlreadyExistsError, PreconditionError):
                 return None
             except FileNotFoundError as error:
-                failure = known_cause(error)
-                return None
-            except (NotSupportedError, NotImplementedError):
-                failure = undetectable_writers(type(self._objects).__name__)
-                return None
+                if known_cause(error) is None:
+                    return None
+                raise
             return Stored(body, _version(written))
-
-        done = self._own(put)
-        if failure is not None:
-            raise failure.in_context(location=store_name(self.store))
-        return done
 
 
 def _version(meta: Any) -> dict[str, str]:
