@@ -5,7 +5,12 @@ No input or output, and no zarr.
 
 from typing import TYPE_CHECKING
 
-from zarr_manifest.format.checksums import compute_checksum, parse_checksum, verify_checksum
+from zarr_manifest.format.checksums import (
+    compute_checksum,
+    crc32c,
+    parse_checksum,
+    verify_checksum,
+)
 from zarr_manifest.format.chunk_grid import (
     ChunkGrid,
     Partitions,

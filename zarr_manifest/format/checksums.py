@@ -30,8 +30,14 @@ class _Algorithm(Struct, frozen=True):
 _untyped_crc32c: Any = google_crc32c
 
 
+def crc32c(data: Buffer) -> int:
+    """Return the CRC-32C of ``bytes``, or of a flat array: memoryviews are rejected."""
+    value: int = _untyped_crc32c.value(data)
+    return value
+
+
 def _crc32c(data: Buffer) -> str:
-    return f"{_untyped_crc32c.value(data):08x}"
+    return f"{crc32c(data):08x}"
 
 
 def _crc32(data: Buffer) -> str:

@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-import google_crc32c
 from msgspec import Struct, field
 
 from zarr_manifest.errors import InvalidConfigurationError, InvalidManifestError, LimitExceededError
+from zarr_manifest.format.checksums import crc32c
 from zarr_manifest.format.limits import limit_exceeded
 
 
@@ -127,13 +127,8 @@ def _encode_zstd(body: bytes, configuration: Mapping[str, Any]) -> bytes:
     return compressor.compress(body)
 
 
-# The package is marked as typed, but this function is not.
-_untyped_crc32c: Any = google_crc32c
-
-
 def _crc32c(body: bytes) -> bytes:
-    value: int = _untyped_crc32c.value(body)
-    return value.to_bytes(4, "little")
+    return crc32c(body).to_bytes(4, "little")
 
 
 def _decode_crc32c(body: memoryview, limit: int, what: str) -> bytes:

@@ -173,7 +173,6 @@ async def list_nodes(
     below: str = "",
     *,
     deep: bool = True,
-    keep_bodies: bool = False,
     instead: str = "",
     directories: tuple[str, ...] = (),
     listing: Listing | None = None,
@@ -192,9 +191,6 @@ async def list_nodes(
         Path of the node to start from.
     deep : bool
         Whether to return more than that node and its members.
-    keep_bodies : bool
-        Whether the nodes' documents are needed as stored, too; with inline manifests, they
-        may be large.
     instead : str
         Another remedy if the store cannot be listed, besides consolidating.
     directories : tuple of str
@@ -221,13 +217,13 @@ async def list_nodes(
         if listing is None:
             nodes = await _members(store, inside, below)
         else:
-            nodes = await _listed(inside, listing, below, deep, keep_bodies)
+            nodes = await _listed(inside, listing, below, deep)
             links = await asyncio.to_thread(_directories, store, listing.links)
         # Whose consolidated metadata may have nodes below.
         above = [await _read_any(inside, path) for path in reversed([*ancestors(below)])]
         nodes = [*(node for node in above if node is not None), *nodes]
         if not as_stored:
-            nodes = await _counting(inside, nodes, keep_bodies)
+            nodes = await _counting(inside, nodes)
     else:
         nodes = await _root(inside, instead)
     found = _with_members(nodes)
@@ -291,11 +287,11 @@ async def read_nodes(
     calls = (functools.partial(_read_any, inside, path) for path in every)
     found = [node async for node in in_order(calls, CONCURRENT_CALLS) if node is not None]
     if not as_stored:
-        found = await _counting(inside, found, True)
+        found = await _counting(inside, found)
     return {node.path: node for node in found if node.path in wanted}
 
 
-async def _counting(inside: Store, nodes: list[Node], keep_bodies: bool) -> list[Node]:
+async def _counting(inside: Store, nodes: list[Node]) -> list[Node]:
     """Return the nodes that count, given those that have documents of their own.
 
     Documents that may be behind are read again, after those of the groups that say so.
@@ -320,7 +316,7 @@ async def _counting(inside: Store, nodes: list[Node], keep_bodies: bool) -> list
         standing = changes.standing(path, body)
         if standing == "own":
             if own is not None:
-                found[path] = own if keep_bodies else replace(own, body=None)
+                found[path] = own
             continue
         found.pop(path, None)
         copy = changes.counting(path, body)
@@ -349,9 +345,7 @@ async def _listing(
     return None if root is None else await list_members(root, below, directories)
 
 
-async def _listed(
-    inside: Store, listing: Listing, below: str, deep: bool, keep_bodies: bool
-) -> list[Node]:
+async def _listed(inside: Store, listing: Listing, below: str, deep: bool) -> list[Node]:
     found: dict[str, str] = {}
     for key in listing.keys:
         path, _, name = key.rpartition("/")
@@ -359,7 +353,7 @@ async def _listed(
             found[path] = min(name, found.get(path, name), key=_NAMES.index)
     links = dict.fromkeys(listing.nodes)
     calls = (
-        functools.partial(_read_listed, inside, path, name, keep_bodies)
+        functools.partial(_read_listed, inside, path, name)
         for path, name in found.items()
         if path not in links
     )
@@ -378,10 +372,10 @@ async def _members(store: Store, inside: Store, below: str) -> list[Node]:
     return [node for node in nodes if node is not None]
 
 
-async def _read_listed(inside: Store, path: str, name: str, keep_body: bool) -> Node:
+async def _read_listed(inside: Store, path: str, name: str) -> Node:
     node = await _read(inside, path, name) or await _read_any(inside, path)
     if node is not None:
-        return node if keep_body else replace(node, body=None)
+        return node
     error = SourceNotFoundError(
         f"{name!r} is listed, but cannot be read",
         array=path,

@@ -224,7 +224,6 @@ class Validator:
         store = self.hierarchy.store
         nodes = await list_nodes(
             store,
-            keep_bodies=True,
             instead=_NAME_THE_ARRAYS,
             directories=self.hierarchy.directories,
         )

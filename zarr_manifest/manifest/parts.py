@@ -55,11 +55,6 @@ class LazyPart(Struct, frozen=True):
     opening: bytes = b""
     closing: bytes = b""
 
-    @classmethod
-    def all_of(cls, document: Body) -> LazyPart:
-        """Return a document as its only part."""
-        return cls(document, 0, len(document))
-
     def __len__(self) -> int:
         return len(self.opening) + self.stop - self.start + len(self.closing)
 

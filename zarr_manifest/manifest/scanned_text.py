@@ -107,7 +107,7 @@ def are_literal(words: Words, literal: bytes) -> bool:
     Examples
     --------
     >>> text = Text(8)
-    >>> text.load(LazyPart.all_of(b'"0":{},"1":{}'))
+    >>> text.load(LazyPart(b'"0":{},"1":{}', 0, 13))
     >>> are_literal(text.words(text.start + np.array([2, 9]), 1), b'":{')
     True
     """

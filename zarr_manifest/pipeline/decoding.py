@@ -13,15 +13,15 @@ import numpy.typing as npt
 from msgspec import Struct
 from zarr.codecs import BytesCodec, Crc32cCodec, ZstdCodec
 
+from zarr_manifest.format import crc32c
 from zarr_manifest.zarr_internals import (
     CodecsOfPipeline,
     decode_synchronously,
     decodes_synchronously,
 )
 
-# Have no type hints.
+# Has no type hints.
 _zstd: Any = importlib.import_module("numcodecs.zstd")
-_crc32c: Any = importlib.import_module("google_crc32c")
 
 
 class UndecodableError(Exception):
@@ -147,8 +147,7 @@ def without_crc32c(body: memoryview) -> memoryview:
         They do not.
     """
     before, stated = body[:-4], body[-4:]
-    # Does not take a memoryview.
-    computed = _crc32c.value(np.frombuffer(before, np.uint8))
+    computed = crc32c(np.frombuffer(before, np.uint8))
     if stated.tobytes() != computed.to_bytes(4, "little"):
         raise UndecodableError
     return before

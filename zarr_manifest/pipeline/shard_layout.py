@@ -7,8 +7,9 @@ are divided here, without an object per inner chunk; zarr divides all others.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +168,7 @@ def _value(member: Any) -> Any:
     return getattr(member, "value", member)
 
 
-class InnerRequests(Protocol):
+class InnerRequests(ABC):
     """What is wanted of the inner chunks of a shard, of each that is wanted at all.
 
     Attributes
@@ -185,15 +186,14 @@ class InnerRequests(Protocol):
     numbers: npt.NDArray[np.int64]
     shape: tuple[int, ...]
     result_shape: tuple[int, ...]
-    is_everything: bool
-
-    def __getitem__(self, position: int, /) -> ChunkRequest:
-        """Return what is wanted of an inner chunk."""
-        ...
+    is_everything = False
 
     def __len__(self) -> int:
-        """Return the number of inner chunks."""
-        ...
+        return len(self.numbers)
+
+    @abstractmethod
+    def __getitem__(self, position: int, /) -> ChunkRequest:
+        """Return what is wanted of an inner chunk."""
 
 
 def inner_requests(layout: ShardLayout, request: ChunkRequest) -> InnerRequests:
@@ -239,7 +239,7 @@ def _strides(grid_shape: tuple[int, ...]) -> list[int]:
     return [math.prod(grid_shape[i + 1 :]) for i in range(len(grid_shape))]
 
 
-class _BoxRequests:
+class _BoxRequests(InnerRequests):
     """A box of elements."""
 
     def __init__(
@@ -257,9 +257,6 @@ class _BoxRequests:
             along = np.arange(first, last) * stride
             self.numbers = (self.numbers[:, None] + along).reshape(-1)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
-
     def __getitem__(self, position: int) -> ChunkRequest:
         selection: list[slice] = []
         place: list[slice] = []
@@ -276,10 +273,8 @@ def _divided(start: int, stop: int, offset: int, size: int) -> tuple[slice, slic
     return slice(first - offset, last - offset), slice(first - start, last - start)
 
 
-class _AnyRequests:
+class _AnyRequests(InnerRequests):
     """Any selection, as zarr divides it."""
-
-    is_everything = False
 
     def __init__(self, layout: ShardLayout, selection: Any, shape: tuple[int, ...]) -> None:
         self._spec = layout.spec
@@ -288,9 +283,6 @@ class _AnyRequests:
         self._parts = selected.parts
         indices = np.array([part[0] for part in self._parts], np.int64).reshape(-1, len(shape))
         self.numbers = indices @ np.array(_strides(layout.grid_shape(shape)), np.int64)
-
-    def __len__(self) -> int:
-        return len(self._parts)
 
     def __getitem__(self, position: int) -> ChunkRequest:
         _, selection, place = self._parts[position]

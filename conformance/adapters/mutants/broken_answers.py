@@ -73,7 +73,7 @@ def hierarchy_redirects_anywhere() -> None:
             try:
                 return follow(asked, target)
             except LocationNotAllowedError:
-                anywhere = Sources({"/".join(target.split("/")[:3]): None}, None)  # type: ignore[arg-type]
+                anywhere = Sources({"/".join(target.split("/")[:3]): None}, None)
                 return anywhere.follow(asked, target)
 
         return changed
