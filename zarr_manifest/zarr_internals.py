@@ -329,7 +329,7 @@ class StoreOnStore(Store):
         await self._store._ensure_open()
 
     def close(self) -> None:
-        """Close the underlying store."""
+        """Close the store that it is on top of."""
         self._store.close()
 
     @property
@@ -344,7 +344,7 @@ class StoreOnStore(Store):
 
     @property
     def supports_listing(self) -> bool:
-        """Whether the underlying store can list its keys."""
+        """Whether the store that it is on top of can list its keys."""
         return self._store.supports_listing
 
     @property

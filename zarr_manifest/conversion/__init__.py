@@ -1,6 +1,8 @@
 """Conversion of other formats and references into Zarr v3 hierarchies, and back.
 
-The public names, imported on first use: each needs other libraries.
+The public names, imported on first use: each needs other libraries. A joint is where the chunks of
+one source end along a dimension, and those of the next begin. A note, or a refusal, is what a
+conversion says of a node that it changed, or that it cannot convert.
 """
 
 from __future__ import annotations

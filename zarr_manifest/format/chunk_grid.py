@@ -107,7 +107,7 @@ class ChunkGrid(Struct, frozen=True):
 def number_chunks(
     indices: npt.NDArray[np.int64], grid_shape: Sequence[int]
 ) -> npt.NDArray[np.int64]:
-    """Return the C-order numbers of chunks from their grid indices (chunks, dimensions).
+    """Return the numbers of chunks from their grid indices (chunks, dimensions).
 
     Examples
     --------
@@ -121,7 +121,7 @@ def number_chunks(
 
 
 def grid_index(grid_shape: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return the grid index of a chunk from its C-order number.
+    """Return the grid index of a chunk from its number.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def grid_index(grid_shape: Sequence[int], number: int) -> tuple[int, ...]:
 def grid_indices(
     grid_shape: Sequence[int], numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the grid indices (chunks, dimensions) of chunks from their C-order numbers.
+    """Return the grid indices (chunks, dimensions) of chunks from their numbers.
 
     Examples
     --------

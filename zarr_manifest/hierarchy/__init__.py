@@ -1,4 +1,8 @@
-"""A zarr Store over the nodes of a hierarchy."""
+"""A zarr Store over the nodes of a hierarchy.
+
+A node is known if a store has read its metadata, and need not read them again. A fill chunk is
+the encoded form of an empty chunk, for readers that treat a missing key as an error.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +13,7 @@ from zarr_manifest.hierarchy.contradictions import (
     find_contradiction,
     only_consolidated,
 )
-from zarr_manifest.hierarchy.listing import ListedOtherwise
+from zarr_manifest.hierarchy.listing import UnlistedChanges
 from zarr_manifest.hierarchy.store import ManifestStore, prepare_zarr
 from zarr_manifest.lazy_names import from_modules
 

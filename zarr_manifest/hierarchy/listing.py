@@ -1,6 +1,6 @@
 """Listing of a ManifestStore: its keys, and the chunks in its manifests.
 
-A chunk of a manifest array exists if the manifest names it: whatever the underlying store
+A chunk of a manifest array exists if the manifest names it: whatever the hierarchy's own store
 holds under its key is never read, and so not listed. zarr asks for keys: nodes are those among
 them, without a walk.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from zarr_manifest.hierarchy.transformer import ChunkManifestTransformer
 
 
-class ListedOtherwise(Struct, frozen=True):
-    """What a store does not list as it is: while a change is being written, or made in an edit.
+class UnlistedChanges(Struct, frozen=True):
+    """Changes that a store's list does not show: while they are being written, or made in an edit.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ class ListedOtherwise(Struct, frozen=True):
         return [*kept, *sorted(added.difference(kept))]
 
 
-async def _listed_otherwise(known: KnownNodes) -> ListedOtherwise:
+async def _unlisted_changes(known: KnownNodes) -> UnlistedChanges:
     """Find out which nodes' own metadata are there, or not, unlike the nodes."""
-    found, changes = ListedOtherwise(), known.remembered.changes
+    found, changes = UnlistedChanges(), known.remembered.changes
 
     async def look(path: str) -> None:
         with contextlib.suppress(LocationNotAllowedError):  # behind a link that leads out
@@ -128,8 +128,8 @@ async def _manifest_arrays(
 
 async def _keys(store: Store, known: KnownNodes, prefix: str) -> list[str]:
     """Return the stored keys below a prefix, as if a change was written that is not yet."""
-    otherwise = await _listed_otherwise(known)
-    return [key async for key in otherwise.keys(store.list_prefix(prefix), prefix)]
+    unlisted = await _unlisted_changes(known)
+    return [key async for key in unlisted.keys(store.list_prefix(prefix), prefix)]
 
 
 def _is_chunk(key: str, found: dict[str, ChunkManifestTransformer]) -> bool:
@@ -170,7 +170,7 @@ async def list_dir(store: Store, known: KnownNodes, prefix: str) -> AsyncGenerat
         if METADATA_NAMES.isdisjoint(names) and await _is_group(store, directory):
             raise unknown_members(store_name(store))
         if known.remembered.changes:
-            names = (await _listed_otherwise(known)).names(names, directory)
+            names = (await _unlisted_changes(known)).names(names, directory)
         for name in names:
             yield name
         return

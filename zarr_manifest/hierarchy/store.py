@@ -1,7 +1,7 @@
 """ManifestStore: a zarr Store on top of any zarr Store.
 
 Serves the chunks of manifest arrays, and hides their declarations from zarr. Leaves everything
-else to the underlying store, as far as :mod:`zarr_manifest.hierarchy.changing` lets it be changed.
+else to the hierarchy's own store, as far as :mod:`zarr_manifest.hierarchy.changing` lets it change.
 :mod:`zarr_manifest.hierarchy.readable_store` has the methods that read.
 """
 
@@ -154,7 +154,7 @@ class ManifestStore(ReadableStore):
         self._limits = Limits() if limits is None else limits
         self._max_gap = max_gap
         self._remembered = Remembered()
-        self._identity = os.urandom(16)
+        self._token = os.urandom(16)
         super().__init__(read_only=self._store.read_only)
         self._connect()
 
@@ -197,7 +197,7 @@ class ManifestStore(ReadableStore):
     def _nodes(self) -> KnownNodes:
         # zarr can move a LocalStore beneath this one: nothing must be read where it was before.
         if self._local is not None and self._local.root is not self._root:
-            self._identity = os.urandom(16)
+            self._token = os.urandom(16)
             alone = self._array_alone
             self._connect()
             self._known = (
@@ -244,7 +244,7 @@ class ManifestStore(ReadableStore):
 
     # What the store is -------------------------------------------------------
 
-    _STATE = ("_allow", "_identity", "_store")
+    _STATE = ("_allow", "_token", "_store")
     _DEFAULTS: ClassVar[dict[str, Any]] = {
         "_base": None,
         "_conditions": "check",
@@ -269,17 +269,17 @@ class ManifestStore(ReadableStore):
     def __setstate__(self, state: dict[str, Any]) -> None:
         alone = PickledArray(*state.pop("_alone")) if "_alone" in state else None
         remembered: Remembered = state.setdefault("_remembered", Remembered())
-        identity = state["_identity"], alone is None
-        # A directory that moves gets another identity: comparing paths would take 15 µs.
+        token = state["_token"], alone is None
+        # A directory that moves gets another token: comparing paths would take 15 µs.
         other = None if type(state["_store"]) is LocalStore else state["_store"]
         same = other, remembered.copied()
-        known = _unpickled.pop(identity, None)
+        known = _unpickled.pop(token, None)
         # The next task of a worker finds nodes, manifests and clients of the one before.
         store = known[1] if known is not None and known[0] == same else None
         if store is None:
             store = object.__new__(type(self))
             store._set(state)
-        _unpickled[identity] = same, store
+        _unpickled[token] = same, store
         if len(_unpickled) > _MOST_UNPICKLED:
             _unpickled.popitem(last=False)
         vars(self).update(vars(store))
@@ -327,7 +327,7 @@ class ManifestStore(ReadableStore):
         twin = object.__new__(type(self))
         store = self._store.with_read_only(read_only)
         # What one of them sees, or deletes, concerns the other.
-        own = {"_store": store, "_identity": os.urandom(16), "_remembered": self._remembered}
+        own = {"_store": store, "_token": os.urandom(16), "_remembered": self._remembered}
         twin._set({**self._settings(), **own})
         return twin
 
@@ -461,7 +461,7 @@ class ManifestStore(ReadableStore):
         await self.delete_dir("")
 
 
-# Stores that this process has unpickled, by identity and whether it was for all arrays, the latest
+# Stores that this process has unpickled, by token and whether it was for all arrays, the latest
 # last; with the store underneath, and what was remembered. dask pickles one with every task.
 _unpickled = OrderedDict[
     tuple[bytes, bool], tuple[tuple[Store | None, Remembered], ManifestStore]

@@ -1,4 +1,9 @@
-"""What a hierarchy contains, and what is wrong with it."""
+"""What a hierarchy contains, and what is wrong with it.
+
+A map is a picture of an array's chunk grid, in cells. Verifying finds the state of each chunk: it
+is ok, damaged, or unknown. A finding is some chunks that are not ok, for one reason. A sample is
+the chunks that are read of all.
+"""
 
 from zarr_manifest.inspection.blocks import parts_of
 from zarr_manifest.inspection.chunk_maps import DIFFERENCES, STYLE, ChunkMap

@@ -47,7 +47,7 @@ EACH = 4096
 _MOST_BYTES = MOST_CHUNKS * EACH
 
 
-class Asked(Struct, frozen=True):
+class CheckOptions(Struct, frozen=True):
     """How chunks are checked.
 
     Parameters
@@ -70,7 +70,7 @@ class Asked(Struct, frozen=True):
         return f"bytes {self.sample.text}{salt}{' decoded' if self.decode else ''}"
 
     def chosen(self, array: str, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which chunks of an array are read, by C-order number."""
+        """Return which chunks of an array are read, by number."""
         if self.sample is None:
             return np.zeros(len(numbers), np.bool_)
         return self.sample.chosen(array, numbers)
@@ -88,7 +88,7 @@ class ChunkBlock(Struct, frozen=True):
     grid_shape : tuple of int
         Number of chunks of the array along each dimension.
     numbers : ndarray of int64
-        C-order number of each chunk.
+        Chunk number of each.
     ranged : ndarray of int64
         The chunks that are ranges of objects.
     ranges : ManyRanges
@@ -200,7 +200,7 @@ def _as_v3(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def manifest_blocks(
-    array: DeclaredArray, loaded: LoadedManifest, checksum: str, asked: Asked, limits: Limits
+    array: DeclaredArray, loaded: LoadedManifest, checksum: str, asked: CheckOptions, limits: Limits
 ) -> Iterator[ChunkBlock]:
     """Yield the chunks of a manifest document in blocks.
 
@@ -212,7 +212,7 @@ def manifest_blocks(
         A valid document.
     checksum : str
         Of the document.
-    asked : Asked
+    asked : CheckOptions
         How they are checked.
     limits : Limits
         Of the reader.
@@ -252,7 +252,7 @@ def native_blocks(
     numbers: npt.NDArray[np.int64],
     keys: Sequence[str],
     checksum: str,
-    asked: Asked,
+    asked: CheckOptions,
     limits: Limits,
 ) -> Iterator[ChunkBlock]:
     """Yield chunks of a native array in blocks.
@@ -262,7 +262,7 @@ def native_blocks(
     array : NativeArray
         The array.
     numbers : ndarray of int64
-        C-order numbers of chunks, sorted.
+        Chunk numbers, sorted.
     keys : sequence of str
         Where they are in the hierarchy's own store.
     checksum : str
@@ -310,5 +310,5 @@ def _extremes(grid: ChunkGrid, indices: npt.NDArray[np.int64]) -> list[tuple[int
     return [tuple(index) for index in some.tolist()]
 
 
-def _key(path: str, checksum: str, numbers: npt.NDArray[np.int64], asked: Asked) -> str:
+def _key(path: str, checksum: str, numbers: npt.NDArray[np.int64], asked: CheckOptions) -> str:
     return f"{path} {checksum} {numbers[0]}-{numbers[-1]} {asked.key}"

@@ -79,7 +79,7 @@ class Sample(Struct, frozen=True):
         return replace(self, kind="percentage", first=percentage)
 
     def chosen(self, array: str, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which chunks of an array are read, given by their C-order numbers."""
+        """Return which chunks of an array are read, given by their numbers."""
         if self.kind == "all":
             return np.ones(len(numbers), np.bool_)
         if self.kind == "part":

@@ -34,7 +34,7 @@ from zarr_manifest.format import Limits, document_checksum, dump_node, number_ch
 from zarr_manifest.hierarchy import InspectedHierarchy, LoadedManifest
 from zarr_manifest.inspection.blocks import (
     MOST_CHUNKS,
-    Asked,
+    CheckOptions,
     ChunkBlock,
     NativeArray,
     manifest_blocks,
@@ -161,7 +161,7 @@ def verify(
         advice = Advice("say which: ", Setting("read", "1%"))
         raise ValueError(Advice("only chunks that are read can be decoded: ", advice))
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
-    asked = Asked(None if read is None else Sample.parse(read), decode)
+    asked = CheckOptions(None if read is None else Sample.parse(read), decode)
     began = time.time()
     paths = [state] if isinstance(state, str | os.PathLike) else state
     known = VerifyState(paths, asked.key, None if since is None else began - since.total_seconds())
@@ -200,7 +200,7 @@ class _Run:
     hierarchy: InspectedHierarchy
     checker: BlockChecker
     state: VerifyState
-    asked: Asked
+    asked: CheckOptions
     report: Report
     show: Progress | None
     deadline: float

@@ -1,4 +1,8 @@
-"""URL references: where the bytes of an entry are, and whether they may be read. Pure."""
+"""URL references: where the bytes of an entry are, and whether they may be read. Pure.
+
+A kind of storage (files, web servers, or one of the clouds) is all that is known of its URLs, its
+credentials, and how it is opened.
+"""
 
 from zarr_manifest.locations.allow_list import (
     AllowList,

@@ -1,6 +1,7 @@
 """The references of one array, as columns. Pure.
 
-For users: :class:`Manifest`, and :class:`Reference`, its entry for one chunk.
+A row is the position of a reference in these columns, which are in C order of the chunks. For
+users: :class:`Manifest`, and :class:`Reference`, its entry for one chunk.
 """
 
 from typing import TYPE_CHECKING

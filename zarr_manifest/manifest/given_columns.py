@@ -108,7 +108,7 @@ def references_from_columns(
 def number_indices(
     grid_shape: tuple[int, ...], indices: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.int64]:
-    """Return the C-order numbers of chunks, given as an array of shape (chunks, dimensions).
+    """Return the numbers of chunks, given as an array of shape (chunks, dimensions).
 
     Raises
     ------

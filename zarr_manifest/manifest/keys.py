@@ -59,7 +59,7 @@ class MemberRows(Struct, frozen=True):
     grid_shape : tuple of int
         Number of chunks along each dimension.
     numbers : ndarray of int64, sorted
-        C-order number of each row's chunk in the grid.
+        Chunk number of each row.
     members : ndarray of int64
         Which member of the document each row is.
     """

@@ -113,7 +113,7 @@ class Columns(NamedTuple):
     Attributes
     ----------
     numbers : ndarray of int64
-        C-order number of each row's chunk in the grid.
+        Chunk number of each row.
     offsets, lengths : ndarray of int64
         In bytes; a length of -1 means the rest of the object.
     path_numbers : ndarray of int32
@@ -465,7 +465,7 @@ class References:
         return self._chunks.number(row) if row < len(self) else None
 
     def without_chunks(self, chunk_numbers: npt.NDArray[np.int64]) -> References:
-        """Return the references without those to some chunks, by C-order number."""
+        """Return the references without those to some chunks, by number."""
         rows = self.rows(chunk_numbers)
         return self._part(np.setdiff1d(np.arange(len(self)), rows[rows >= 0]))
 

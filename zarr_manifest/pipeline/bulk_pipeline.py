@@ -272,7 +272,7 @@ class _Selection(WantedChunks):
 
     async def _read_alone(self, positions: Sequence[int], delivery: Delivery) -> list[int]:
         """Read chunks that cannot be read with others; return those that have no bytes."""
-        absent: list[int] = []
+        missing: list[int] = []
         indices = map(tuple, self.indices[positions].tolist())
         calls = (functools.partial(self.array.get, index, WHOLE) for index in indices)
         async with aclosing(in_order(calls, _MOST_ALONE)) as bodies:
@@ -280,12 +280,12 @@ class _Selection(WantedChunks):
             async for body in bodies:
                 position = next(turn)
                 if body is None:
-                    absent.append(position)
+                    missing.append(position)
                 else:
                     await in_decoding_thread(delivery.deliver, position, body)
                 if len(delivery.undecoded) == _MOST_ALONE:
                     await self._decode_by_zarr(delivery)
-        return absent
+        return missing
 
     async def _decode_by_zarr(self, delivery: Delivery) -> None:
         bodies, delivery.undecoded = delivery.undecoded, {}

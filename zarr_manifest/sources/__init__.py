@@ -1,4 +1,10 @@
-"""The bytes of authorised locations; the only package that fetches."""
+"""The bytes of authorised locations; the only package that fetches.
+
+A byte range is where the bytes begin and end that are wanted of an object. A request is one
+question to a store or a server, for one range or several merged ones. An object reader answers
+those for the objects of one store; a range reader is what users bring for storage that this
+package does not know.
+"""
 
 from typing import TYPE_CHECKING
 

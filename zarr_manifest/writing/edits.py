@@ -21,7 +21,7 @@ from zarr_manifest.format import (
     with_members,
     without_copies,
 )
-from zarr_manifest.hierarchy import ListedOtherwise, list_nodes
+from zarr_manifest.hierarchy import UnlistedChanges, list_nodes
 from zarr_manifest.stores import OwnStore, slice_of, value_of
 
 if TYPE_CHECKING:
@@ -196,18 +196,18 @@ class StagedStore(OwnStore):
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys below a prefix."""
-        return self._otherwise.keys(super().list_prefix(prefix), prefix)
+        return self._unlisted.keys(super().list_prefix(prefix), prefix)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names of keys and directories directly below a prefix."""
         names = [name async for name in super().list_dir(prefix)]
-        for name in self._otherwise.names(names, prefix.rstrip("/")):
+        for name in self._unlisted.names(names, prefix.rstrip("/")):
             yield name
 
     @property
-    def _otherwise(self) -> ListedOtherwise:
+    def _unlisted(self) -> UnlistedChanges:
         after = self._edits.after.items()
-        return ListedOtherwise(
+        return UnlistedChanges(
             added={path for path, body in after if body is not None},
             removed={path for path, body in after if body is None},
         )

@@ -259,7 +259,7 @@ class EntryColumns:
         return True
 
     def _numbers(self, chunks: list[Any]) -> npt.NDArray[np.int64] | None:
-        """Return the C-order numbers of chunks, given by index or by key."""
+        """Return the numbers of chunks, given by index or by key."""
         kinds, ndim = set(map(type, chunks)), len(self._grid_shape)
         if kinds == {str}:
             indices = canonical_indices(chunks, ndim)

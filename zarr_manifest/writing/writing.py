@@ -310,6 +310,6 @@ def _missing_parents(change: Change, path: str) -> list[str]:
 
 
 def _notice(location: object, path: str) -> None:
-    """Let a ManifestStore notice what was written to its underlying store."""
+    """Let a ManifestStore notice what was written to the hierarchy's own store."""
     if isinstance(location, ManifestStore):
         sync(location.get(join(path, "zarr.json"), default_buffer_prototype()))
