@@ -445,7 +445,7 @@ def _chunks(works: Iterable[_Work]) -> int:
 
 @dataclass(slots=True)
 class _RecordedCheck:
-    """Checks blocks until a deadline, and records what was found at once if it is in this process.
+    """Checks blocks until a deadline, and records immediately what was found, in this process.
 
     Elsewhere, it ends after so many seconds, and returns which chunks have been read.
     """

@@ -26,7 +26,7 @@ type Fail = Callable[[Sequence[int], ManifestError], None]
 # Ranges that are read together: more gain little, and take a hundred bytes each.
 _MOST_RANGES = 2**15
 
-# What arrives is used at once, and need not be held: longer requests cost less for each byte.
+# What arrives is used immediately, and need not be held: longer requests cost less for each byte.
 _MAX_REQUEST = 64 * 1024 * 1024
 
 # About a range of an object, rather than the whole of it.

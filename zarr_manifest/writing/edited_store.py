@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import numpy as np
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
@@ -38,6 +38,7 @@ from zarr_manifest.format import (
     join,
     likely_owner,
     node_of_metadata,
+    number_chunks,
     parse_node,
     with_members,
     without_copies,
@@ -45,11 +46,13 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import (
     ChunkManifestTransformer,
     InspectedHierarchy,
+    LoadedManifest,
+    ManifestDocuments,
     ManifestStore,
     Node,
 )
+from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.showing import counted
-from zarr_manifest.stores import requested_range
 from zarr_manifest.writing.chunk_places import (
     SMALL_CHUNK,
     ChunkPlace,
@@ -66,10 +69,64 @@ from zarr_manifest.writing.edits import (
     coordinates_of,
     is_native,
 )
+from zarr_manifest.writing.given_entries import interpret_entries
 
 if TYPE_CHECKING:
-    from zarr.abc.buffer import Buffer, BufferPrototype
-    from zarr.abc.store import ByteRequest
+    from zarr.abc.buffer import Buffer
+
+
+class _EditedManifest(ManifestDocuments):
+    """The manifest of an array in which chunks that were edited have their new entries.
+
+    Parameters
+    ----------
+    stored : ManifestDocuments
+        The manifest as it is stored.
+    edits : Edits
+        What is to change.
+    """
+
+    def __init__(self, stored: ManifestDocuments, edits: Edits) -> None:
+        vars(self).update(vars(stored), _edits=edits)
+
+    _edits: Edits
+
+    @property
+    def _edited(self) -> Mapping[Index, Edited]:
+        return self._edits.entries.get(self.array.path, {})
+
+    def known(self, index: Index) -> LoadedManifest | None:
+        """Return the document that is responsible for a chunk if it is loaded, and authorised."""
+        return None if index in self._edited else super().known(index)
+
+    async def owner(self, index: Index) -> LoadedManifest:
+        """Return the document that is responsible for a chunk."""
+        return self._only([index]) if index in self._edited else await super().owner(index)
+
+    async def every(self) -> AsyncIterator[LoadedManifest]:
+        """Yield all documents, and in the end one of all chunks that were edited."""
+        indices = np.array(list(self._edited), np.int64).reshape(-1, self.array.ndim)
+        edited = number_chunks(indices, self.array.chunk_grid.counts)
+        async for loaded in super().every():
+            yield LoadedManifest(loaded.manifest.without_chunks(edited), loaded.locations)
+        yield self._only(self._edited)
+
+    def _only(self, chunks: Iterable[Index]) -> LoadedManifest:
+        """Return a document of nothing but the entries of edited chunks."""
+        array = self.array
+        given: dict[Index, Mapping[str, Any]] = {}
+        own: dict[str, Location] = {}
+        for index in filter(array.chunk_grid.contains, chunks):
+            entry = self._edited[index]
+            if isinstance(entry, WrittenChunk):
+                own[name := f"./{quote(entry.key)}"] = StoreLocation(entry.key)
+                given[index] = entry.entry(name)
+            elif entry is not None:
+                given[index] = entry
+        manifest = interpret_entries(array, given)
+        return LoadedManifest(
+            manifest, tuple([own.get(path) or array.base.resolve(path) for path in manifest.paths])
+        )
 
 
 class EditedStore(ManifestStore):
@@ -157,73 +214,12 @@ class EditedStore(ManifestStore):
 
     # Reading ------------------------------------------------------------------------
 
-    async def _edited_chunk(self, key: str) -> tuple[ChunkManifestTransformer, Index] | None:
-        """Return the array and the index of a chunk that was edited; None for others."""
-        if not self._edits.entries:
-            return None
-        owner = await self._nodes.owner(key)
-        edited = {} if owner is None else self._edits.entries.get(owner.array.array_path, {})
-        return (owner.array, owner.index) if owner is not None and owner.index in edited else None
-
-    def _alone(self, array: ChunkManifestTransformer, index: Index) -> ChunkManifestTransformer:
-        """Return an array whose manifest has nothing but the entry of an edited chunk."""
-        entry = self._edits.entries[array.array_path][index]
-        base = array.declared.configuration.base
-        if isinstance(entry, WrittenChunk):
-            name = entry.key.removeprefix(f"{array.array_path}/")
-            base, entry = "./", entry.entry(f"./{quote(name)}")
-        manifest = {} if entry is None else {format_canonical(index): entry}
-        configuration = Configuration(json.dumps(manifest).encode(), base)
-        return self._transformer(array.array_path, array.metadata, configuration)
-
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
-        """Return the value of a key, as it is to be."""
-        found = await self._edited_chunk(key)
-        if found is None:
-            return await super().get(key, prototype, byte_range)
-        array, index = found
-        body = await self._alone(array, index).get(index, requested_range(byte_range))
-        prototype = default_buffer_prototype() if prototype is None else prototype
-        return None if body is None else prototype.buffer.from_bytes(body)
-
-    async def exists(self, key: str) -> bool:
-        """Whether a key has a value, as it is to be."""
-        found = await self._edited_chunk(key)
-        if found is None:
-            return await super().exists(key)
-        return self._edits.entries[found[0].array_path][found[1]] is not None
-
-    async def getsize(self, key: str) -> int:
-        """Return the stored size of a value, in bytes."""
-        found = await self._edited_chunk(key)
-        if found is None:
-            return await super().getsize(key)
-        size = await self._alone(*found).size(found[1])
-        if size is None:
-            raise FileNotFoundError(key)
-        return size
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Yield all keys below a prefix, including chunks of manifest arrays."""
-        edited: dict[str, bool] = {}
-        for path, entries in self._edits.entries.items():
-            array = await self._nodes.array_at(path)
-            if array is not None:
-                edited |= {
-                    join(path, array.key_of(index)): entry is not None
-                    for index, entry in entries.items()
-                }
-        async for key in super().list_prefix(prefix):
-            if key not in edited:
-                yield key
-        for key, is_there in edited.items():
-            if is_there and key.startswith(prefix):
-                yield key
+    def _transformer(
+        self, path: str, metadata: dict[str, Any], configuration: Configuration
+    ) -> ChunkManifestTransformer:
+        array = super()._transformer(path, metadata, configuration)
+        array.manifest = _EditedManifest(array.manifest, self._edits)
+        return array
 
     async def owner_of_chunk(self, key: str) -> ChunkManifestTransformer | None:
         """Return the manifest array that a chunk belongs to, if it can be read in bulk."""
