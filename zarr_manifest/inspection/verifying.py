@@ -37,6 +37,7 @@ from zarr_manifest.inspection.blocks import (
     CheckOptions,
     ChunkBlock,
     NativeArray,
+    Sample,
     manifest_blocks,
     native_blocks,
 )
@@ -55,7 +56,6 @@ from zarr_manifest.inspection.documents import (
     checked_documents,
 )
 from zarr_manifest.inspection.report import Report
-from zarr_manifest.inspection.sampling import Sample
 from zarr_manifest.inspection.validation import Validator
 from zarr_manifest.inspection.verify_state import RecordedRun, VerifyState
 from zarr_manifest.showing import counted, shortened, size

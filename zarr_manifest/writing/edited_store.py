@@ -28,6 +28,7 @@ from zarr_manifest.format import (
     Configuration,
     Partitions,
     collect,
+    compute_checksum,
     consolidated_members,
     declaration_of,
     declare,
@@ -53,19 +54,16 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.locations import Location, StoreLocation
 from zarr_manifest.showing import counted
-from zarr_manifest.writing.chunk_places import (
-    SMALL_CHUNK,
-    ChunkPlace,
-    chunk_checksum,
-    chunk_name,
-)
 from zarr_manifest.writing.conditional_put import GuardedStore
 from zarr_manifest.writing.edits import (
+    SMALL_CHUNK,
+    ChunkPlace,
     Edited,
     Edits,
     Index,
     StagedStore,
     WrittenChunk,
+    chunk_name,
     coordinates_of,
     is_native,
 )
@@ -350,7 +348,7 @@ class EditedStore(ManifestStore):
 
     async def _stored(self, array: ChunkManifestTransformer, body: bytes) -> Edited:
         """Store a chunk, and return what its entry will be."""
-        checksum = chunk_checksum(body)
+        checksum = compute_checksum("sha256", body)
         if len(body) <= SMALL_CHUNK:
             return {"data": base64.b64encode(body).decode(), "checksum": checksum}
         name = chunk_name(checksum)

@@ -41,11 +41,10 @@ from zarr_manifest.locations import Location
 from zarr_manifest.manifest import Row
 from zarr_manifest.sources import Allow, access_by_prefix, in_order
 from zarr_manifest.stores import OwnKeys, StoreLike, can_list, inside_store, list_own
-from zarr_manifest.writing.chunk_places import chunk_place
 from zarr_manifest.writing.commit import Change
 from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store, repeatedly
 from zarr_manifest.writing.edited_store import EditedStore
-from zarr_manifest.writing.edits import Edits, Index, coordinates_of, is_native
+from zarr_manifest.writing.edits import Edits, Index, chunk_place, coordinates_of, is_native
 from zarr_manifest.writing.finishing import uncopied
 from zarr_manifest.writing.rewriting import Rewriting
 from zarr_manifest.zarr_internals import sync

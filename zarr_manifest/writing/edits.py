@@ -1,15 +1,20 @@
-"""What an edit is to change: metadata of nodes, and entries of chunks; and the store with it."""
+"""What an edit is to change: metadata of nodes, and entries of chunks; and the store with it.
+
+Chunks that are written are put under names with their digest: equal ones become one object.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
+from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format import (
     ArrayMetadata,
     consolidated_members,
@@ -22,13 +27,58 @@ from zarr_manifest.format import (
     without_copies,
 )
 from zarr_manifest.hierarchy import UnlistedChanges, list_nodes
-from zarr_manifest.stores import OwnStore, slice_of, value_of
+from zarr_manifest.sources import Access, anonymous
+from zarr_manifest.stores import OwnStore, slice_of, store_urls, value_of
+from zarr_manifest.writing.conditional_put import GuardedStore, guarded_store
 
 if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer, BufferPrototype
     from zarr.abc.store import ByteRequest
 
 type Index = tuple[int, ...]
+
+
+# Chunks of at most so many bytes are written into the manifest: an object takes a request.
+SMALL_CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Where chunks are put that hierarchies share.
+
+    Parameters
+    ----------
+    store : GuardedStore
+        The place.
+    url : str
+        Its URL, without a slash at the end.
+    """
+
+    store: GuardedStore
+    url: str
+
+
+def chunk_name(checksum: str) -> str:
+    """Return the name of the chunk with a checksum, in the place for chunks."""
+    digest = checksum.removeprefix("sha256:")
+    return f"sha256/{digest[:2]}/{digest}"
+
+
+def chunk_place(
+    location: Any, access: Mapping[str, Access], *, sole_writer: bool
+) -> tuple[ChunkPlace, Any]:
+    """Return where chunks are put, and how they are read there."""
+    guarded = guarded_store(location, access, sole_writer=sole_writer)
+    urls = store_urls(guarded.store)
+    if not urls:
+        raise InvalidConfigurationError(
+            "chunks that hierarchies share need a URL, and this store has none",
+            remedy="Name a directory or a bucket.",
+        )
+    place = ChunkPlace(guarded, urls[0].url.rstrip("/"))
+    if isinstance(location, str | Path):
+        return place, anonymous()
+    return place, getattr(guarded.store, "store", anonymous())
 
 
 class WrittenChunk(Struct, frozen=True):

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from zarr_manifest.format import verify_checksum
+from zarr_manifest.format import compute_checksum, verify_checksum
 from zarr_manifest.manifest import Row
-from zarr_manifest.writing import SMALL_CHUNK, GuardedStore, chunk_checksum, chunk_name
+from zarr_manifest.writing import SMALL_CHUNK, GuardedStore, chunk_name
 
 
 class Copied(NamedTuple):
@@ -103,7 +103,7 @@ class Copies:
         """Copy a chunk, unless it is there; in any thread."""
         if entry.checksum is not None:
             verify_checksum(entry.checksum, body)
-        checksum = chunk_checksum(body)
+        checksum = compute_checksum("sha256", body)
         if 0 < len(body) <= SMALL_CHUNK:
             return Copied(checksum, len(body), bytes(body))
         if checksum not in self._there:
