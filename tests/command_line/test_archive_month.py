@@ -20,6 +20,7 @@ import zarr
 
 import zarr_manifest as zm
 from tests.command_line.commands import run
+from tests.properties import THOROUGH
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 
@@ -109,7 +110,11 @@ class InBucket:
 type Place = InDirectory | OnWebServer | InBucket
 
 
-@pytest.fixture(params=["directory", "server", "bucket"])
+# Each command reads and writes in other places in tests of its own.
+PLACES = ["directory", "server", "bucket"] if THOROUGH else ["directory", "server"]
+
+
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     directory = tmp_path / "www"
     directory.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from tests.command_line.commands import (
     zarray,
 )
 from tests.hierarchies import files_below
+from tests.processes import CONTEXT
 
 EXAMPLES = [
     pytest.param(f"zarr-manifest {call}", id=call)
@@ -172,7 +174,9 @@ def test_files_become_one_array(inputs: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["threads", "processes", "dask"])
 def test_many_files_at_a_time(inputs: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # one process of two seconds is enough
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    if how == "processes":
+        monkeypatch.setattr(multiprocessing.get_context("spawn"), "Process", CONTEXT.Process)
     for name, options in {"a.zarr": [], "b.zarr": ["--parallel", how]}.items():
         call = ["create", "2023.nc", "2024.nc", name, "--concat-dim", "time"]
         assert run(*call, *options, "--inline-below", "0").status == 0

@@ -141,7 +141,7 @@ def test_damaged_headers(tmp_path: Path, change: Any, problem: str) -> None:
 
 @pytest.mark.slow
 def test_any_damage_is_read_or_refused(tmp_path: Path) -> None:
-    times = 3000 if THOROUGH else 800
+    times = 3000 if THOROUGH else 400
     body = write(tmp_path / "f.nc", units="K", valid_range=np.array([0, 9], "i2"))
     with netCDF4.Dataset(tmp_path / "f.nc") as file:
         whole = {name: netcdf_values(v) for name, v in netcdf_variables(file).items()}
