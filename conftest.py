@@ -7,10 +7,12 @@ import os
 import shutil
 import ssl
 import tempfile
+from collections.abc import Generator
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.servers.fixtures"]
@@ -74,6 +76,17 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
         return None
     marks = [*collector.iter_markers(), *getattr(obj, "pytestmark", [])]
     return [] if any(mark.name == "slow" for mark in marks) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Search no module for examples that has none: most are tests, with thousands of functions."""
+    found = yield
+    if not found or ">>> " in file_path.read_text(encoding="utf-8"):
+        return found
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_finish() -> None:
