@@ -226,7 +226,7 @@ class ManifestError(Exception):
 
 
 @contextmanager
-def in_context(**known: str | None) -> Generator[None]:
+def in_context(**known: object) -> Generator[None]:
     """Give errors that are raised within what they lack; see :meth:`ManifestError.in_context`.
 
     Examples
@@ -239,7 +239,8 @@ def in_context(**known: str | None) -> Generator[None]:
     try:
         yield
     except ManifestError as error:
-        raise error.in_context(**known) from error.__cause__
+        stated = {name: None if each is None else str(each) for name, each in known.items()}
+        raise error.in_context(**stated) from error.__cause__
 
 
 class Replacing:

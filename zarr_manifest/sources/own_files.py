@@ -45,6 +45,9 @@ from zarr_manifest.sources.momentary_files import (
 )
 from zarr_manifest.sources.openat2 import FILE_FLAGS
 
+# Does nothing in place of what follows it, if there is no such file, or no directory of it.
+_IF_THERE = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+
 
 class OwnFiles(Struct, frozen=True):
     """The files of a directory, to be changed.
@@ -102,19 +105,13 @@ class OwnFiles(Struct, frozen=True):
 
     def require_own(self, key: str) -> None:
         """Refuse a path that is a symbolic link, or lies behind one. Raises as :meth:`read`."""
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._place(key) as place,
-        ):
+        with _IF_THERE, self._place(key) as place:
             _require_no_link(place)
 
     def names(self, key: str) -> list[str]:
         """Return the names in a directory; nothing if there is none. Raises as :meth:`read`."""
         # The name of what is not there does not matter: it has to be in the directory.
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._place(f"{key}/{PARTIAL}") as place,
-        ):
+        with _IF_THERE, self._place(f"{key}/{PARTIAL}") as place:
             if place.above is None:
                 return [path.name for path in Path(place.name).parent.iterdir()]
             descriptor = os.open(".", FILE_FLAGS, dir_fd=place.above)
@@ -179,10 +176,7 @@ class OwnFiles(Struct, frozen=True):
         LocationNotAllowedError, InvalidPathError
             It lies behind a symbolic link; or as of :meth:`read`.
         """
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._place(key) as place,
-        ):
+        with _IF_THERE, self._place(key) as place:
             status = place.status()
             if status is not None and stat.S_ISDIR(status.st_mode):
                 shutil.rmtree(place.name, dir_fd=place.above)
@@ -194,10 +188,7 @@ class OwnFiles(Struct, frozen=True):
 
         A writer that writes it again meanwhile does so after it is removed, or keeps it.
         """
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._place(key) as place,
-        ):
+        with _IF_THERE, self._place(key) as place:
             partial = place.beside(PARTIAL)
             held = try_lock(partial, needs_lock=False)
             if held is None:
@@ -211,10 +202,7 @@ class OwnFiles(Struct, frozen=True):
 
     def remove_momentary(self, key: str) -> bool:
         """Remove a file that a killed writer left; return False if a writer is using it."""
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._place(key) as place,
-        ):
+        with _IF_THERE, self._place(key) as place:
             _require_no_link(place)
             held = try_lock(place, needs_lock=False)
             if held is not None:
@@ -250,10 +238,7 @@ class OwnFiles(Struct, frozen=True):
 
     def remove_left_behind(self, key: str) -> None:
         """Remove the partial file of a killed writer, unless another writer is at work."""
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._place(key) as place,
-        ):
+        with _IF_THERE, self._place(key) as place:
             lock, partial = place.beside(LOCK), place.beside(PARTIAL)
             if lock.status() is None and partial.status() is None:
                 return

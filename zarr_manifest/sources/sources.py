@@ -16,6 +16,7 @@ from zarr_manifest.errors import (
     LocationNotAllowedError,
     ManifestError,
     Setting,
+    in_context,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions
 from zarr_manifest.locations import (
@@ -192,21 +193,16 @@ class Sources:
 
     async def fetch_lazily(self, location: Location, span: SourceRange) -> memoryview | FileBody:
         """Return the bytes of a range; of a large local file, they are read as they are used."""
-        try:
+        with in_context(location=location):
             reader, key = await self.reader_of(location)
             if isinstance(reader, FileReader):
                 return await asyncio.to_thread(open_body, reader, key, span)
             return await reader.read(key, span, NO_CONDITIONS)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
 
     async def size(self, location: Location) -> int:
         """Return the size of an object in bytes."""
-        state = await self.state(location)
-        try:
-            return known_size(state)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from None
+        with in_context(location=location):
+            return known_size(await self.state(location))
 
     async def state(self, location: Location, version: str | None = None) -> Conditions:
         """Return the conditions that an object, or a version of it, satisfies now.
@@ -216,11 +212,9 @@ class Sources:
         ManifestError
             As of :meth:`fetch`.
         """
-        try:
+        with in_context(location=location):
             reader, key = await self.reader_of(location)
             return await reader.state(key, version)
-        except ManifestError as error:
-            raise error.in_context(location=str(location)) from error.__cause__
 
     async def reader_of(self, location: Location) -> tuple[ObjectReader, str]:
         """Return the reader of a location, and its key there.

@@ -12,8 +12,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -229,15 +228,12 @@ def _may_be_member(files: OwnFiles, path: str) -> bool:
     return not place.is_symlink() or (place / "zarr.json").exists()
 
 
-@contextmanager
-def _refusals(key: str) -> Generator[None]:
-    try:
-        yield
-    except ValueError as error:
-        refused = refused_key(error)
-        if refused is None:
-            raise
-        raise refused.in_context(location=key) from error
+def _refusals(key: str) -> Replacing:
+    def refused(error: ValueError) -> ManifestError | None:
+        found = refused_key(error)
+        return None if found is None else found.in_context(location=key)
+
+    return Replacing(ValueError, refused)
 
 
 class _InProcess(GuardedStore):
