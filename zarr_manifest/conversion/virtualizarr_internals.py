@@ -7,7 +7,7 @@ are imported when they are needed, because they are optional.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +24,6 @@ INLINED = "__inlined__"
 
 # Number of chunks of a grid, each of which takes 32 bytes of memory.
 _MOST_CHUNKS = 2**26
-
-
-def chunk_counts(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of chunks along each dimension."""
-    return tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
 
 
 @dataclass(frozen=True)
@@ -64,11 +59,6 @@ class ManifestColumns:
         return cls(manifest._paths, manifest._offsets, manifest._lengths, manifest._inlined)
 
     @classmethod
-    def of_array(cls, shape: Sequence[int], chunks: Sequence[int]) -> ManifestColumns:
-        """Return columns for an array of a shape; see `of_grid`."""
-        return cls.of_grid(chunk_counts(shape, chunks))
-
-    @classmethod
     def of_grid(cls, grid_shape: tuple[int, ...]) -> ManifestColumns:
         """Return columns in which all chunks are missing.
 
@@ -94,13 +84,6 @@ class ManifestColumns:
         found &= np.not_equal(self.paths, INLINED)
         return found
 
-    @property
-    def only_path(self) -> str | None:
-        """The path of the object that all chunks are in; None if there is no such object."""
-        first = str(self.paths.flat[0]) if self.paths.size else MISSING
-        is_one = first not in (MISSING, INLINED) and bool((self.paths == first).all())
-        return first if is_one else None
-
     def objects(self) -> tuple[list[str], npt.NDArray[np.int64]]:
         """Return the paths of objects, and which of them each stored chunk is in."""
         given = self.paths[self.stored]
@@ -110,24 +93,10 @@ class ManifestColumns:
         distinct, numbers = np.unique(given, return_inverse=True)
         return list(map(str, distinct)), numbers
 
-    def copied(self) -> ManifestColumns:
-        """Return copies; NumPy 2.1 fails to deepcopy its own type of text."""
-        columns = (self.paths.copy(), self.offsets.copy(), self.lengths.copy())
-        return ManifestColumns(*columns, dict(self.inlined))
-
-    def reshaped(self, grid_shape: tuple[int, ...]) -> ManifestColumns:
-        """Return the columns for a grid of another shape, with the chunks in the same order."""
-        old = self.paths.shape
-        inlined = {
-            tuple(map(int, np.unravel_index(np.ravel_multi_index(index, old), grid_shape))): data
-            for index, data in self.inlined.items()
-        }
-        return ManifestColumns(
-            self.paths.reshape(grid_shape),
-            self.offsets.reshape(grid_shape),
-            self.lengths.reshape(grid_shape),
-            inlined,
-        )
+    def of_scalar(self) -> ManifestColumns:
+        """Return the columns of an only chunk, without dimensions."""
+        columns = self.paths.reshape(()), self.offsets.reshape(()), self.lengths.reshape(())
+        return ManifestColumns(*columns, {index[:0]: data for index, data in self.inlined.items()})
 
     def manifest(self) -> Any:
         """Return the ``ChunkManifest``."""

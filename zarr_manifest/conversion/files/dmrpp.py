@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, parse_one_by_one
+from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
+from zarr_manifest.conversion.virtualizarr_internals import group_of
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import join
+from zarr_manifest.manifest import Manifest
 
 _DAP = "{http://xml.opendap.org/ns/DAP/4.0#}"
 _DMRPP = "{http://xml.opendap.org/dap/dmrpp/1.0.0#}"
@@ -81,11 +84,12 @@ def _read_group(url: str, registry: Any, path: str, element: Any, tree: FileTree
         arrays, refused = parse_one_by_one(wanted, parse) if wanted else (dict(parse([])), {})
     except FOREIGN_ERRORS as error:
         raise NotConvertibleError(f"VirtualiZarr cannot read the document: {error}") from error
-    for name, array in arrays.items():
-        if not array.shape:
-            arrays[name] = _scalar(url, variables[name], array)
     tree.add_group(path, attributes)
     tree.add_arrays(path, arrays)
+    for name, array in arrays.items():
+        node = tree.made.get(join(path, name))
+        if isinstance(node, ArrayNode) and not array.shape:
+            tree.made[node.path] = _scalar(url, variables[name], node)
     for name in wanted:
         if name not in arrays:
             reason = refused.get(name, "it does not say where the bytes are")
@@ -119,13 +123,13 @@ def _reason_against(variable: Any, kind: str) -> str | None:
     return None
 
 
-def _scalar(url: str, variable: Any, array: Any) -> Any:
+def _scalar(url: str, variable: Any, node: ArrayNode) -> ArrayNode:
     """Return a zero-dimensional variable with its reference, which VirtualiZarr leaves out."""
     chunk = variable.find(f"{_DMRPP}chunks/{_DMRPP}chunk")
     if chunk is None:
-        return array
-    columns = ManifestColumns.of_grid(())
-    columns.paths[()] = url.removesuffix(_SUFFIX)
-    columns.offsets[()] = int(chunk.get("offset"))
-    columns.lengths[()] = int(chunk.get("nBytes"))
-    return columns.array(array.metadata)
+        return node
+    start, length = int(chunk.get("offset")), int(chunk.get("nBytes"))
+    place = url.removesuffix(_SUFFIX)
+    return replace(
+        node, manifest=Manifest.from_columns((), paths=place, offsets=start, lengths=length)
+    )

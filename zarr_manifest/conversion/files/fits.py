@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from zarr_manifest.conversion.files.trees import FileTree, parse_one_by_one, with_metadata
+from zarr_manifest.conversion.files.trees import FileTree, parse_one_by_one
+from zarr_manifest.conversion.nodes import ArrayNode
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import unwritten_array
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, json_attributes
-from zarr_manifest.conversion.virtualizarr_internals import ManifestColumns, group_of
+from zarr_manifest.conversion.virtual import array_node, checked_metadata, or_refused
+from zarr_manifest.conversion.virtualizarr_internals import group_of
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import Manifest
 
 # The header keyword for the value of blank pixels.
 _BLANK = "BLANK"
@@ -28,7 +31,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     fits: Any = library("astropy.io.fits", "reading FITS")
     parsers: Any = library("virtualizarr.parsers")
     tree = FileTree()
-    tables: dict[str, Any] = {}
+    tables: list[ArrayNode] = []
     names: list[str] = []
     with fits.open(registry.reader(url), do_not_scale_image_data=True) as file:
         wanted: list[str] = []
@@ -43,7 +46,7 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
             reason = _reason_against(fits, unit)
             if reason is None and isinstance(unit, fits.BinTableHDU):
                 try:
-                    tables[name] = _table(url, unit)
+                    tables.append(_table(name, url, unit))
                 except NotConvertibleError as error:
                     tree.refuse(name, error.message)
             elif reason is None:
@@ -60,21 +63,20 @@ def read_fits(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     arrays, refused = parse_one_by_one(wanted, parse) if wanted else ({}, {})
     primary = group_of(parsers.FITSParser(skip_variables=set(names))(url, registry))
     tree.add_group("", dict(primary.metadata.attributes))
-    for name in arrays:
-        if name in blank and arrays[name].dtype.kind in "iu":
-            arrays[name] = _with_fill_value(arrays[name], blank[name])
+    for name, array in arrays.items():
+        attributes = dict(array.metadata.attributes)
+        if name in blank and array.dtype.kind in "iu":
+            attributes["_FillValue"] = blank[name]
             tree.note(name, f"its blank pixels are {blank[name]}, now the attribute '_FillValue'")
-    tree.add_arrays("", arrays | tables)
+        tree.add(or_refused(name, partial(array_node, array=array, attributes=attributes)))
+    for table in tables:
+        tree.add(table)
     for name, reason in refused.items():
         tree.refuse(name, f"VirtualiZarr cannot express it: {reason}")
     return tree
 
 
-def _with_fill_value(array: Any, value: int) -> Any:
-    return with_metadata(array, attributes={**array.metadata.attributes, "_FillValue": value})
-
-
-def _table(url: str, unit: Any) -> Any:
+def _table(name: str, url: str, unit: Any) -> ArrayNode:
     """Return a binary table as an array of its rows: each is an element of a compound type.
 
     Raises
@@ -115,11 +117,9 @@ def _table(url: str, unit: Any) -> Any:
     )
     metadata["codecs"] = [{"name": "bytes", "configuration": {"endian": "big"}}]
     start = int(unit.fileinfo()["datLoc"])
-    columns = ManifestColumns.of_grid((count // rows,))
-    columns.paths[:] = url
-    columns.offsets[:] = start + np.arange(count // rows) * rows * width
-    columns.lengths[:] = rows * width
-    return columns.array(ArrayV3Metadata.from_dict(metadata))
+    starts = start + np.arange(count // rows) * rows * width
+    manifest = Manifest.from_columns(starts.shape, paths=url, offsets=starts, lengths=rows * width)
+    return ArrayNode(name, checked_metadata(metadata), manifest)
 
 
 def _reason_against_column(column: Any) -> str | None:

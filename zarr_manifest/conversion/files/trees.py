@@ -20,7 +20,6 @@ from zarr_manifest.conversion.nodes import (
     RefusedNode,
     not_convertible,
 )
-from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import json_attributes
 from zarr_manifest.conversion.virtual import array_node, or_refused
 from zarr_manifest.format import join
@@ -141,13 +140,6 @@ def explained(error: Exception) -> str:
 def beyond_the_end(end: int, url: str, size: int) -> str:
     """Return why an array is refused whose bytes a file does not have: it is truncated."""
     return f"its bytes end at {end}, but {redact(url)} ends at {size}"
-
-
-def with_metadata(array: Any, **members: Any) -> Any:
-    """Return a ``ManifestArray`` with some metadata members replaced."""
-    manifests = library("virtualizarr.manifests")
-    metadata = dataclasses.replace(array.metadata, **members)
-    return manifests.ManifestArray(metadata=metadata, chunkmanifest=array.manifest)
 
 
 def parse_one_by_one(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.fitting import decoding, made_alike, same_value
 from zarr_manifest.conversion.nodes import ArrayNode, grid_of, inline_manifest
@@ -212,7 +211,7 @@ def joined_values(
             for i, (n, size) in enumerate(zip(values.shape, grid.regular, strict=True))
         ]
         metadata["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": chunks}}
-    found = encoded_chunks(ArrayV3Metadata.from_dict(metadata), values)
+    found = encoded_chunks(metadata, values)
     manifest = inline_manifest(grid_of(metadata).counts, found)
     return ArrayNode(node.path, metadata, manifest, node.notes)
 

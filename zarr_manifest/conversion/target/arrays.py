@@ -188,7 +188,7 @@ def unwritten_array(
     return array_in_memory(contents, "")[0]
 
 
-def encoded_chunks(metadata: ArrayV3Metadata, values: Any) -> dict[tuple[int, ...], bytes]:
+def encoded_chunks(metadata: dict[str, Any], values: Any) -> dict[tuple[int, ...], bytes]:
     r"""Return the chunks of an array with these values.
 
     Examples
@@ -197,17 +197,17 @@ def encoded_chunks(metadata: ArrayV3Metadata, values: Any) -> dict[tuple[int, ..
     >>> metadata = unwritten_array(
     ...     (3,), np.dtype("u1"), dimension_names=["x"], attributes={}, fill_value=0, chunks=(2,)
     ... )
-    >>> encoded_chunks(ArrayV3Metadata.from_dict(metadata), [1, 2, 3])
+    >>> encoded_chunks(metadata, [1, 2, 3])
     {(0,): b'\x01\x02', (1,): b'\x03\x00'}
     """
-    contents = metadata.to_buffer_dict(cpu.buffer_prototype)
+    contents: dict[str, Any] = {"zarr.json": cpu.Buffer.from_bytes(dump_node(metadata))}
     config = {"write_empty_chunks": True}
     target = _untyped_zarr.open_array(MemoryStore(contents), mode="r+", config=config)
     target[...] = values
     return array_in_memory(contents, "")[1]
 
 
-def decoded_values(metadata: ArrayV3Metadata, chunks: Mapping[tuple[int, ...], bytes]) -> Any:
+def decoded_values(metadata: dict[str, Any], chunks: Mapping[tuple[int, ...], bytes]) -> Any:
     """Return the values of an array with these chunks.
 
     Examples
@@ -216,12 +216,13 @@ def decoded_values(metadata: ArrayV3Metadata, chunks: Mapping[tuple[int, ...], b
     >>> metadata = unwritten_array(
     ...     (3,), np.dtype("u1"), dimension_names=["x"], attributes={}, fill_value=7, chunks=(2,)
     ... )
-    >>> decoded_values(ArrayV3Metadata.from_dict(metadata), {(0,): b"12"})
+    >>> decoded_values(metadata, {(0,): b"12"})
     array([49, 50,  7], dtype=uint8)
     """
-    contents = metadata.to_buffer_dict(cpu.buffer_prototype)
+    contents: dict[str, Any] = {"zarr.json": cpu.Buffer.from_bytes(dump_node(metadata))}
+    encode = ArrayV3Metadata.from_dict(metadata).encode_chunk_key
     for index, data in chunks.items():
-        contents[metadata.encode_chunk_key(index)] = cpu.Buffer.from_bytes(data)
+        contents[encode(index)] = cpu.Buffer.from_bytes(data)
     return _untyped_zarr.open_array(MemoryStore(contents), mode="r")[...]
 
 

@@ -5,6 +5,7 @@ from zarr_manifest.conversion.virtual.arrays import (
     array_node,
     checked_metadata,
     json_metadata,
+    manifest_of_array,
     url_reference,
 )
 from zarr_manifest.conversion.virtual.nodes import loaded_node, or_refused, read_virtual

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, cast
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr_manifest.conversion.nodes import ArrayNode, grid_of, inline_manifest
 from zarr_manifest.conversion.target import open_with_zarr
 from zarr_manifest.conversion.values import as_object, json_attributes, unstable_types_accepted
-from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
+from zarr_manifest.conversion.virtualizarr_internals import INLINED, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import ChunkGrid, grid_index
 from zarr_manifest.locations import Base, WebServers, escape_bare_percent, kind_of
@@ -34,9 +34,6 @@ def array_node(
     *,
     dimension_names: Sequence[str | None] | None = None,
     attributes: Mapping[Any, Any] | None = None,
-    chunk_grid: Mapping[str, Any] | None = None,
-    is_sparse: bool = False,
-    notes: Sequence[str] = (),
 ) -> ArrayNode:
     """Return the node for a ``ManifestArray``.
 
@@ -46,12 +43,8 @@ def array_node(
         Path in the hierarchy.
     array : virtualizarr.manifests.ManifestArray
         Metadata and references.
-    dimension_names, attributes, chunk_grid : optional
+    dimension_names, attributes : optional
         Replace those in the metadata.
-    is_sparse : bool
-        Whether chunks without a reference are explicitly empty; otherwise they are missing.
-    notes : sequence of str
-        Notes so far.
 
     Raises
     ------
@@ -65,11 +58,9 @@ def array_node(
     converted["attributes"], found = json_attributes(stated, array.dtype)
     if dimension_names is not None:
         converted["dimension_names"] = list(dimension_names)
-    if chunk_grid is not None:
-        converted["chunk_grid"] = chunk_grid
     metadata = checked_metadata(converted)
-    manifest = _manifest(array.manifest, grid_of(metadata).counts, is_sparse=is_sparse)
-    return ArrayNode(path, metadata, manifest, (*notes, *found))
+    manifest = manifest_of_array(array, grid_of(metadata).counts)
+    return ArrayNode(path, metadata, manifest, tuple(found))
 
 
 @unstable_types_accepted
@@ -140,60 +131,40 @@ def _as_json(value: Any) -> Any:
 # ------------------------------------------------------------ references
 
 
-def _manifest(found: Any, grid_shape: tuple[int, ...], *, is_sparse: bool) -> Manifest:
-    columns = ManifestColumns.of(found)
+def manifest_of_array(array: Any, grid_shape: tuple[int, ...]) -> Manifest:
+    """Return the manifest of a ``ManifestArray``.
+
+    Raises
+    ------
+    NotConvertibleError
+        They are for another chunk grid.
+    ManifestError
+        A path is invalid.
+    """
+    columns = ManifestColumns.of(array.manifest)
     if not grid_shape and columns.paths.shape == (1,):
         # Some parsers give a scalar one dimension of chunks.
-        columns = columns.reshaped(())
-    paths = columns.paths
-    if tuple(paths.shape) != grid_shape:
-        # Its parsers give arrays without chunks an arbitrary grid.
-        if not columns.inlined and not columns.stored.any():
-            return inline_manifest(grid_shape)
-        if len(paths.shape) != len(grid_shape) or any(map(int.__gt__, paths.shape, grid_shape)):
-            raise NotConvertibleError(
-                f"it has references for a chunk grid of {paths.shape}, "
-                f"but the metadata says {grid_shape}"
-            )
-    empty = map(tuple, np.argwhere(paths == MISSING).tolist()) if is_sparse else ()
-    return manifest_of_columns(columns, grid_shape, empty)
-
-
-def manifest_of_columns(
-    columns: ManifestColumns,
-    grid_shape: tuple[int, ...],
-    empty: Iterable[tuple[int, ...]] = (),
-) -> Manifest:
-    """Return the manifest with the chunks of columns, which may be fewer along dimensions.
-
-    Parameters
-    ----------
-    columns : ManifestColumns
-        Their paths are VirtualiZarr's.
-    grid_shape : tuple of int
-        Number of chunks along each dimension.
-    empty : iterable of grid index
-        Chunks of fill values.
-    """
-    stored = columns.paths.shape == grid_shape and columns.only_path
-    if stored:
-        return Manifest.from_columns(
-            grid_shape,
-            paths=url_reference(stored),
-            offsets=columns.offsets.astype(np.int64),
-            lengths=columns.lengths.astype(np.int64),
-        )
+        columns = columns.of_scalar()
+    there = columns.paths.shape
     given = columns.stored
+    if there != grid_shape:
+        # Its parsers give arrays without chunks an arbitrary grid.
+        if not columns.inlined and not given.any():
+            return inline_manifest(grid_shape)
+        if len(there) != len(grid_shape) or any(map(int.__gt__, there, grid_shape)):
+            raise NotConvertibleError(
+                f"it has references for a chunk grid of {there}, but the metadata says {grid_shape}"
+            )
     distinct, numbers = columns.objects()
     known = PathNumbers()
     table = np.array([known[url_reference(path)] for path in distinct], np.int32)
+    indices = None if given.all() and there == grid_shape else np.argwhere(given)
     return Manifest.from_columns(
         grid_shape,
         paths=NumberedPaths(table[numbers], tuple(known)),
         offsets=columns.offsets[given].astype(np.int64),
         lengths=columns.lengths[given].astype(np.int64),
-        indices=np.argwhere(given),
-        empty=empty,
+        indices=indices,
         data=columns.inlined,
     )
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.hdf5.datasets import Treatment
 from zarr_manifest.conversion.nodes import ArrayNode, grid_of, inline_manifest
@@ -91,7 +90,7 @@ def node_of_dataset(
     if treatment is Treatment.REFERENCES:
         manifest = _references(counts, url, dataset, chunks)
     elif is_inline:
-        encoded = encoded_chunks(ArrayV3Metadata.from_dict(metadata), values)
+        encoded = encoded_chunks(metadata, values)
         manifest = inline_manifest(counts, encoded)
     else:
         manifest = inline_manifest(counts)

@@ -9,26 +9,23 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from zarr_manifest.conversion.files.tiff.stored_chunks import Changed, StoredChunks
 from zarr_manifest.conversion.files.tiff.structure import Completion, check_structure
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree, with_metadata
+from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, FileTree
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of
 from zarr_manifest.conversion.optional_libraries import library
-from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS
-from zarr_manifest.conversion.virtual import array_node, or_refused
-from zarr_manifest.conversion.virtualizarr_internals import (
-    ManifestColumns,
-    tiff_array,
-    tiff_data_type,
-)
+from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, json_attributes
+from zarr_manifest.conversion.virtual import checked_metadata, json_metadata, manifest_of_array
+from zarr_manifest.conversion.virtualizarr_internals import tiff_array, tiff_data_type
 from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.showing import counted
 from zarr_manifest.zarr_internals import sync
 
@@ -40,14 +37,6 @@ _DECODED = {"scale_factor", "add_offset"}
 _PACKING = {*_DECODED, "SCALE", "OFFSET"}
 
 _INTERLEAVED = 1  # PlanarConfiguration: the samples of a pixel are stored together
-
-
-@dataclass(frozen=True, slots=True)
-class _Image:
-    array: Any
-    chunk_grid: dict[str, Any] | None
-    is_sparse: bool
-    notes: list[str]
 
 
 def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
@@ -63,7 +52,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     """
     library("virtual_tiff", "reading TIFF")
     read = partial(registry.read, url)
-    images: dict[str, _Image] = {}
+    images: dict[str, ArrayNode] = {}
     reasons: dict[str, str] = {}
     # Its codecs warn that they are not in the Zarr specification.
     with warnings.catch_warnings():
@@ -82,7 +71,7 @@ def read_tiff(url: str, registry: Any, *, inline_limit: int) -> FileTree:
 
 def _image(
     tiff: Any, number: int, url: str, read: Callable[[int, int], Any], inline_limit: int
-) -> _Image:
+) -> ArrayNode:
     image = tiff.ifds[number]
     if image.other_tags.get(_FILL_ORDER, 1) != 1:
         raise NotConvertibleError("the bits in its bytes are in reverse order (FillOrder 2)")
@@ -105,15 +94,18 @@ def _image(
         **chunks.as_if_none_were_empty(),
     )
     array = tiff_array(url, tiff, changed)
+    metadata = json_metadata(array.metadata)
+    references = references_of(manifest_of_array(array, grid_of(metadata).counts))
     if is_by_pixel:
-        array = interleaved(array, int(image.samples_per_pixel))
-    if image.compression == _LERC and (array.dtype.kind == "f" or _has_mask(image, is_by_pixel)):
+        metadata = interleaved(metadata, int(image.samples_per_pixel))
+        references = references.replaced(grid_shape=grid_of(metadata).counts)
+    if image.compression == _LERC and (dtype.kind == "f" or _has_mask(image, is_by_pixel)):
         raise NotConvertibleError(
             "LERC marks pixels that are NaN or transparent in a way that its codec for Zarr "
             "ignores: they would become 0"
         )
-    array, grid = chunks.of_array(array)
-    array = with_announced_codecs(array, last_is_shorter=chunks.are_cut_short)
+    metadata, references = chunks.of_array(metadata, references, dtype.itemsize)
+    codecs = announced_codecs(metadata, dtype, last_is_shorter=chunks.are_cut_short)
     attributes = _unambiguous(array.metadata.attributes, image)
     notes: list[str] = []
     if no_data.other is not None:
@@ -122,14 +114,18 @@ def _image(
             f"its GDAL_NODATA, {no_data.other!r}, is no value of the type {dtype.name}: it is kept "
             "as an attribute only"
         )
-    changes: dict[str, Any] = {"attributes": attributes}
+    found, changes = json_attributes(attributes, dtype)
+    metadata |= {"codecs": codecs, "attributes": found}
     if chunks.has_empty:
         # What GDAL reads there, whatever the fill value is for others.
-        changes["fill_value"] = array.metadata.data_type.cast_scalar(no_data.fill_value)
-    array = with_metadata(array, **changes)
-    if chunks.are_cut_short and grid is None:
-        array = chunks.with_last_inline(array, read, inline_limit)
-    return _Image(array, grid, chunks.has_empty, [*notes, *chunks.notes(array)])
+        kind = array.metadata.data_type
+        scalar = kind.cast_scalar(no_data.fill_value)
+        metadata["fill_value"] = kind.to_json_scalar(scalar, zarr_format=3)
+    metadata = checked_metadata(metadata)
+    if chunks.are_cut_short and metadata["chunk_grid"]["name"] == "regular":
+        references = chunks.with_last_inline(metadata, references, dtype, read, inline_limit)
+    notes += [*chunks.notes(metadata, references), *changes]
+    return ArrayNode("", metadata, Manifest(references), tuple(notes))
 
 
 def _unambiguous(attributes: Mapping[str, Any], image: Any) -> dict[str, Any]:
@@ -164,7 +160,7 @@ def _has_mask(image: Any, is_by_pixel: bool) -> bool:
     return bool(is_by_pixel and image.extra_samples)
 
 
-def _tree(images: dict[str, _Image], reasons: dict[str, str]) -> FileTree:
+def _tree(images: dict[str, ArrayNode], reasons: dict[str, str]) -> FileTree:
     tree = FileTree()
     tree.add_group("", {})
     is_alone = len(images) + len(reasons) == 1
@@ -173,14 +169,7 @@ def _tree(images: dict[str, _Image], reasons: dict[str, str]) -> FileTree:
         if not is_alone:
             tree.add_group(name, {})
             path = f"{name}/{name}"
-        make = partial(
-            array_node,
-            array=image.array,
-            chunk_grid=image.chunk_grid,
-            is_sparse=image.is_sparse,
-            notes=image.notes,
-        )
-        tree.add(or_refused(path, make))
+        tree.add(replace(image, path=path))
     for name, reason in reasons.items():
         tree.refuse(name if is_alone else f"{name}/{name}", reason)
     return tree
@@ -328,13 +317,19 @@ _PREDICTOR = "HorizontalDeltaCodec"
 _BY_PIXEL = [1, 2, 0]
 
 
-def with_announced_codecs(array: Any, *, last_is_shorter: bool) -> Any:
-    """Give the horizontal predictor a name that readers can find; virtual-tiff uses another.
+def announced_codecs(
+    metadata: dict[str, Any], dtype: np.dtype[Any], *, last_is_shorter: bool
+) -> list[dict[str, Any]]:
+    """Return the codecs of an image, with a horizontal predictor that readers can find.
+
+    virtual-tiff uses another.
 
     Parameters
     ----------
-    array : ManifestArray
-        An image, as virtual-tiff describes it.
+    metadata : dict
+        That of the image, as virtual-tiff describes it.
+    dtype : numpy.dtype
+        Its data type.
     last_is_shorter : bool
         Whether its last chunks are shorter than the others.
 
@@ -343,9 +338,9 @@ def with_announced_codecs(array: Any, *, last_is_shorter: bool) -> Any:
     NotConvertibleError
         No codec that Zarr can find reverses the predictor.
     """
-    document: dict[str, Any] = array.metadata.to_dict()
-    names = [codec["name"] for codec in document["codecs"]]
-    is_big_endian = {"name": "bytes", "configuration": {"endian": "big"}} in document["codecs"]
+    codecs: list[dict[str, Any]] = metadata["codecs"]
+    names = [codec["name"] for codec in codecs]
+    is_big_endian = {"name": "bytes", "configuration": {"endian": "big"}} in codecs
     if "imagecodecs_floatpred" in names and is_big_endian:
         raise NotConvertibleError(
             "the codec that Zarr finds does not reverse its predictor for big-endian floats"
@@ -355,75 +350,51 @@ def with_announced_codecs(array: Any, *, last_is_shorter: bool) -> Any:
             "its last strip is shorter, which the codec that reverses its predictor does not allow"
         )
     if _PREDICTOR not in names:
-        return array
+        return codecs
     if is_big_endian and not HAS_ALL_BYTE_ORDERS:
         raise NotConvertibleError(
             "zarr before 3.3 does not reverse its horizontal predictor for big-endian integers",
             remedy="Upgrade zarr.",
         )
-    if array.dtype.kind not in "iu":
+    if dtype.kind not in "iu":
         raise NotConvertibleError(
             "its horizontal predictor is applied to floats, which no codec that Zarr finds reverses"
         )
-    delta = _delta(array, is_by_pixel=names[0] == "transpose", any_shape=last_is_shorter)
-    codecs = [
-        delta if name == _PREDICTOR else codec
-        for name, codec in zip(names, document["codecs"], strict=True)
-    ]
-    return _with_metadata(array, {**document, "codecs": codecs})
+    # Differences along rows, for chunks as they are in the file.
+    is_by_pixel = names[0] == "transpose"
+    delta: dict[str, Any] = {"axis": 1 if is_by_pixel else -1, "dist": 1}
+    if not last_is_shorter:
+        shape: list[int] = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+        if is_by_pixel:
+            shape = [shape[dimension] for dimension in _BY_PIXEL]
+        delta |= {"dtype": dtype.newbyteorder("=").str, "shape": shape}
+    own = {"name": "imagecodecs_delta", "configuration": delta}
+    return [own if codec["name"] == _PREDICTOR else codec for codec in codecs]
 
 
-def interleaved(plane: Any, count: int) -> Any:
-    """Return an image with interleaved samples as an array by band, row and column.
+def interleaved(plane: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return the metadata of an image with interleaved samples, by band, row and column.
 
     virtual-tiff has a codec for this, which readers cannot find. So it parses the image as
     if it had one sample, and the chunks get another dimension afterwards.
 
     Parameters
     ----------
-    plane : ManifestArray
-        The image, parsed as if it had one sample.
+    plane : dict
+        The metadata of the image, parsed as if it had one sample.
     count : int
         Number of samples.
     """
-    document: dict[str, Any] = plane.metadata.to_dict()
-    if any(codec["name"] == "imagecodecs_floatpred" for codec in document["codecs"]):
+    if any(codec["name"] == "imagecodecs_floatpred" for codec in plane["codecs"]):
         raise NotConvertibleError(
             "its predictor for floats is applied to interleaved samples, which no codec that Zarr "
             "finds reverses"
         )
     pixels = {"name": "transpose", "configuration": {"order": _BY_PIXEL}}
-    chunks = [count, *plane.metadata.chunk_grid.chunk_shape]
-    document |= {
-        "shape": [count, *plane.metadata.shape],
-        "dimension_names": ["band", *document["dimension_names"]],
+    chunks = [count, *plane["chunk_grid"]["configuration"]["chunk_shape"]]
+    return plane | {
+        "shape": [count, *plane["shape"]],
+        "dimension_names": ["band", *plane["dimension_names"]],
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
-        "codecs": [pixels, *document["codecs"]],
+        "codecs": [pixels, *plane["codecs"]],
     }
-    return _with_metadata(plane, document)
-
-
-def _delta(array: Any, *, is_by_pixel: bool, any_shape: bool) -> dict[str, Any]:
-    """Return the codec for differences along rows, for chunks as they are in the file."""
-    axis = 1 if is_by_pixel else -1
-    if any_shape:
-        return {"name": "imagecodecs_delta", "configuration": {"axis": axis, "dist": 1}}
-    shape: list[int] = list(array.metadata.chunk_grid.chunk_shape)
-    if is_by_pixel:
-        shape = [shape[dimension] for dimension in _BY_PIXEL]
-    return {
-        "name": "imagecodecs_delta",
-        "configuration": {
-            "dtype": array.dtype.newbyteorder("=").str,
-            "shape": shape,
-            "axis": axis,
-            "dist": 1,
-        },
-    }
-
-
-def _with_metadata(array: Any, document: dict[str, Any]) -> Any:
-    """Return an array with new metadata, its manifest reshaped to as many dimensions."""
-    metadata = ArrayV3Metadata.from_dict(document)
-    counts = (1,) * (len(metadata.shape) - array.ndim) + array.manifest.shape_chunk_grid
-    return ManifestColumns.of(array.manifest).reshaped(counts).array(metadata)

@@ -6,13 +6,13 @@ out tiles: these have no bytes, and GDAL reads them as "no data".
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import zarr
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
@@ -20,10 +20,9 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, explained
 from zarr_manifest.conversion.joining import in_pieces
 from zarr_manifest.conversion.target import decoded_values, encoded_chunks, unwritten_array
-from zarr_manifest.conversion.virtual import add_references
-from zarr_manifest.conversion.virtualizarr_internals import INLINED, MISSING, ManifestColumns
 from zarr_manifest.errors import NotConvertibleError
-from zarr_manifest.manifest import references_from_columns
+from zarr_manifest.format import grid_indices
+from zarr_manifest.manifest import EMPTY, INLINE, TO_THE_END, Extras, References
 from zarr_manifest.showing import counted
 
 _UNCOMPRESSED = 1
@@ -136,84 +135,93 @@ class StoredChunks:
         lengths = [length or 1 for length in self.lengths]
         return {f"{self.name}_offsets": offsets, f"{self.name}_byte_counts": lengths}
 
-    def of_array(self, array: Any) -> tuple[Any, dict[str, Any] | None]:
-        """Return an array of the padded height with its own, and its chunk grid if not regular.
+    def of_array(
+        self, metadata: dict[str, Any], references: References, itemsize: int
+    ) -> tuple[dict[str, Any], References]:
+        """Return an array of the padded height with its own; those that are left out are empty.
 
         Raises
         ------
         NotConvertibleError
             The strips have other lengths than they need, or have to be split too often.
         """
-        shape = tuple(array.manifest.shape_chunk_grid)
-        is_empty = (np.array(self.lengths, np.int64) == 0).reshape(shape)
-        columns = ManifestColumns.of(array.manifest)
-        found = ManifestColumns(
-            np.where(is_empty, MISSING, columns.paths),
-            np.where(is_empty, 0, columns.offsets).astype(np.uint64),
-            np.where(is_empty, 0, columns.lengths).astype(np.uint64),
-            {},
+        columns = references.columns()
+        lengths = np.array(self.lengths, np.int64)
+        is_empty = lengths == 0
+        references = references.replaced(
+            offsets=np.where(is_empty, 0, columns.offsets),
+            lengths=np.where(is_empty, TO_THE_END, columns.lengths),
+            path_numbers=np.where(is_empty, np.int32(EMPTY), columns.path_numbers),
         )
         if not self.last_rows:
-            return _with_references(array, found, {}) if self.has_empty else array, None
-        row = array.dtype.itemsize * math.prod(array.metadata.chunk_grid.chunk_shape) // self.rows
-        members = {"shape": (*array.shape[:-2], self.height, array.shape[-1])}
+            return metadata, references
+        shape: list[int] = metadata["shape"]
+        metadata = metadata | {"shape": [*shape[:-2], self.height, shape[-1]]}
+        chunks: list[int] = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+        row = itemsize * math.prod(chunks) // self.rows
         if self.is_compressed:
-            grid = self._rectilinear(array) if zarr.config.get(_RECTILINEAR, False) else None
-            return _with_references(array, found, members), grid
-        if self._last_are_padded(found, row):
-            return _with_references(array, found, members), None
-        return self._split(array, found, row, members), None
+            if zarr.config.get(_RECTILINEAR, False):
+                metadata["chunk_grid"] = self._rectilinear(chunks)
+        elif not self._last_are_padded(lengths.reshape(references.grid_shape), row):
+            piece = math.gcd(self.rows, self.last_rows)
+            metadata["chunk_grid"] = _regular([*chunks[:-2], piece, chunks[-1]])
+            references = self._split(references, piece, row)
+        return metadata, references
 
-    def _last_are_padded(self, found: ManifestColumns, row: int) -> bool:
-        lengths = found.lengths[found.lengths > 0]
-        if bool((lengths == self.rows * row).all()):
+    def _last_are_padded(self, lengths: npt.NDArray[np.int64], row: int) -> bool:
+        if bool((lengths[lengths > 0] == self.rows * row).all()):
             return True
-        last = found.lengths[..., -1, :]
-        others = found.lengths[..., :-1, :]
+        last, others = lengths[..., -1, :], lengths[..., :-1, :]
         if not np.isin(last, (0, self.last_rows * row)).all() or not (
             np.isin(others, (0, self.rows * row)).all()
         ):
             raise NotConvertibleError("its strips do not have as many bytes as their rows need")
         return False
 
-    def _split(self, array: Any, found: ManifestColumns, row: int, members: dict[str, Any]) -> Any:
-        piece = math.gcd(self.rows, self.last_rows)
+    def _split(self, references: References, piece: int, row: int) -> References:
         pieces = -(-self.height // piece)
-        count = found.paths.size // found.paths.shape[-2] * pieces
+        *others, strips, width = references.grid_shape
+        count = len(references) // strips * pieces
         if count > _MAX_REFERENCES:
             raise NotConvertibleError(
                 "its last strip is shorter, and splitting all into pieces of the same length takes "
                 f"{count:,} references, more than {_MAX_REFERENCES:,}"
             )
-        stored = references_from_columns(
-            found.paths.shape, paths=found.paths, offsets=found.offsets, lengths=found.lengths
+        return in_pieces(
+            references,
+            (*others, pieces, width),
+            len(others),
+            pieces=self.rows // piece,
+            nbytes=piece * row,
         )
-        shape = (*found.paths.shape[:-2], pieces, found.paths.shape[-1])
-        of_strip = self.rows // piece
-        whole = in_pieces(stored, shape, len(shape) - 2, pieces=of_strip, nbytes=piece * row)
-        split = ManifestColumns.of_grid(shape)
-        add_references(split, whole, whole.paths)
-        grid = array.metadata.chunk_grid
-        chunks = (*grid.chunk_shape[:-2], piece, grid.chunk_shape[-1])
-        members["chunk_grid"] = dataclasses.replace(grid, chunk_shape=chunks)
-        return _with_references(array, split, members)
 
-    def _rectilinear(self, array: Any) -> dict[str, Any]:
+    def _rectilinear(self, chunks: Sequence[int]) -> dict[str, Any]:
         """Return the chunk grid in which the last strips are shorter."""
-        *others, _, width = array.metadata.chunk_grid.chunk_shape
+        *others, _, width = chunks
         strips = [[self.rows, self.height // self.rows], self.last_rows]
         return {
             "name": "rectilinear",
             "configuration": {"kind": "inline", "chunk_shapes": [*others, strips, width]},
         }
 
-    def with_last_inline(self, array: Any, read: Callable[[int, int], Any], limit: int) -> Any:
-        """Return an array whose last strips are stored inline, filled up to the height of others.
+    def with_last_inline(
+        self,
+        metadata: dict[str, Any],
+        references: References,
+        dtype: np.dtype[Any],
+        read: Callable[[int, int], Any],
+        limit: int,
+    ) -> References:
+        """Return references with the last strips inline, filled up to the height of others.
 
         Parameters
         ----------
-        array : ManifestArray
-            With references to strips that are cut short.
+        metadata : dict
+            Of the array.
+        references : References
+            To strips that are cut short.
+        dtype : numpy.dtype
+            The data type.
         read : callable
             Returns a range of the file.
         limit : int
@@ -224,28 +232,34 @@ class StoredChunks:
         NotConvertibleError
             They are too large, or are not the same when they are compressed again.
         """
-        metadata = array.metadata
-        row = array.dtype.itemsize * math.prod(metadata.chunk_grid.chunk_shape) // self.rows
-        made = ManifestColumns.of(array.manifest).copied()
-        paths, offsets, lengths = made.paths, made.offsets, made.lengths
-        places = [i for i in np.ndindex(*paths.shape) if i[-2] == paths.shape[-2] - 1 and paths[i]]
+        chunks: list[int] = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+        row = dtype.itemsize * math.prod(chunks) // self.rows
+        columns = references.columns()
+        is_last = grid_indices(references.grid_shape, columns.numbers)[:, -2]
+        is_last = is_last == references.grid_shape[-2] - 1
+        places: list[int] = np.flatnonzero(is_last & (columns.path_numbers >= 0)).tolist()
         size = len(places) * self.rows * row
         if size > limit:
             raise _too_short(f"with {size} bytes is too large to be stored inline (limit: {limit})")
+        codecs = ArrayV3Metadata.from_dict(metadata).codecs
+        offsets, lengths = columns.offsets.copy(), columns.lengths.copy()
+        path_numbers, extras = columns.path_numbers.copy(), references.extras_by_row()
         for place in places:
-            start, length = int(offsets[place]), int(lengths[place])
-            raw = bytes(read(start, start + length))
-            made.inlined[place] = _filled_up(
-                raw, metadata.codecs, self.last_rows * row, self.rows * row
-            )
-            paths[place], offsets[place], lengths[place] = INLINED, 0, len(made.inlined[place])
-        return made.array(metadata)
+            start = offsets.item(place)
+            raw = bytes(read(start, start + lengths.item(place)))
+            filled = _filled_up(raw, codecs, self.last_rows * row, self.rows * row)
+            offsets[place], lengths[place] = 0, len(filled)
+            path_numbers[place], extras[place] = INLINE, Extras(filled)
+        return references.replaced(
+            offsets=offsets, lengths=lengths, path_numbers=path_numbers, extras=extras
+        )
 
-    def notes(self, array: Any) -> list[str]:
+    def notes(self, metadata: dict[str, Any], references: References) -> list[str]:
         """Return what was done to the chunks of an array."""
-        rows = array.metadata.chunk_grid.chunk_shape[-2]
-        if ManifestColumns.of(array.manifest).inlined:
+        if references.counts()[1]:
             return ["its last strip is shorter than the others, and is stored inline, filled up"]
+        grid = metadata["chunk_grid"]["configuration"]
+        rows: int = grid["chunk_shape"][-2] if "chunk_shape" in grid else self.rows
         if self.last_rows and rows != self.rows:
             return [
                 f"its strips of {counted(self.rows, 'row')} were split into pieces of {rows}, as "
@@ -254,18 +268,20 @@ class StoredChunks:
         return []
 
 
+def _regular(chunks: Sequence[int]) -> dict[str, Any]:
+    return {"name": "regular", "configuration": {"chunk_shape": chunks}}
+
+
 def _filled_up(raw: bytes, codecs: Sequence[Any], length: int, wanted: int) -> bytes:
     """Return compressed bytes as if zeros had followed before they were compressed."""
     compressors = [codec.to_dict() for codec in codecs if isinstance(codec, BytesBytesCodec)]
 
-    def metadata(size: int) -> ArrayV3Metadata:
+    def metadata(size: int) -> dict[str, Any]:
         unwritten = unwritten_array(
             (size,), np.dtype("u1"), dimension_names=[None], attributes={}, fill_value=0
         )
-        grid = {"name": "regular", "configuration": {"chunk_shape": [size]}}
         stack = [{"name": "bytes"}, *compressors]
-        document: dict[str, Any] = {**unwritten, "chunk_grid": grid, "codecs": stack}
-        return ArrayV3Metadata.from_dict(document)
+        return {**unwritten, "chunk_grid": _regular([size]), "codecs": stack}
 
     try:
         filled = np.zeros(wanted, "u1")
@@ -290,7 +306,3 @@ def _too_short(problem: str) -> NotConvertibleError:
     return NotConvertibleError(
         f"its last strip is shorter than the others and compressed, and {problem}", remedy=remedy
     )
-
-
-def _with_references(array: Any, found: ManifestColumns, members: dict[str, Any]) -> Any:
-    return found.array(dataclasses.replace(array.metadata, **members))
