@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import zarr_manifest
 from tests.command_line.commands import application, run
+from tests.conversion.garbage import no_garbage_collected
 from zarr_manifest import conversion
 from zarr_manifest.command_line.wording import OPTIONS, spelled
 from zarr_manifest.errors import Advice, Setting
@@ -48,10 +49,16 @@ _CALLS: dict[str, object] = {
 
 
 @cache
-def nodes() -> list[ast.AST]:
-    """The syntax of the whole package."""
+def nodes() -> list[ast.Call | ast.Assign]:
+    """The calls and assignments of the whole package."""
     files = sorted(Path(zarr_manifest.__file__).parent.rglob("*.py"))
-    return [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    with no_garbage_collected():
+        return [
+            node
+            for file in files
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Call | ast.Assign)
+        ]
 
 
 def advice() -> Iterator[ast.Call]:

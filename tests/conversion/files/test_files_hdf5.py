@@ -16,6 +16,7 @@ import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.combinations import combinations
 from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     convert,
@@ -65,7 +66,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout", combinations(LAYOUTS, ["contiguous", "chunked", "all filters", "unlimited, gzip"])
+)
 def test_every_data_type_in_every_layout(tmp_path: Path, layout: str) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         for name, values in DATA.items():

@@ -24,6 +24,7 @@ from tests.conversion.files.converted_files import (
     convert,
     same,
 )
+from tests.properties import examples
 from zarr_manifest.conversion import read_files
 from zarr_manifest.conversion.joining import Input, JoinRules, join_inputs
 from zarr_manifest.conversion.nodes import GroupNode
@@ -68,7 +69,7 @@ def test_files_that_coincide_are_named(write: Write) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(examples(1))
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
     st.lists(st.integers(1, 3), min_size=1, max_size=3),

@@ -118,8 +118,8 @@ def check(root: Any, writer: Path, release: str, source: str, report: UpgradeRep
     assert refused == refused_in(release, source)
     doubted = {path for path, note in report.notes if "compare it with the sources" in note}
     assert doubted == doubted_in(release, source)
+    store = zm.ManifestStore(root, allow=[writer.as_uri()])
     for path in set(report.repairs) - doubted:
-        store = zm.ManifestStore(root, allow=[writer.as_uri()])
         found = np.asarray(zarr.open_array(store, path=path, mode="r")[...])
         if release == "1.0.0" and path in _ORDER_LOST:
             assert not np.array_equal(found, expected[path])

@@ -28,7 +28,7 @@ def test_the_whole_document() -> None:
         "node_type": "array",
         "shape": [5, 7],
         "data_type": "float64",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 4]}},
         "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "."}},
         "fill_value": 0.0,
         "codecs": [

@@ -68,8 +68,8 @@ def test_simple_types_read_as_in_v2(dtype: str, way: str) -> None:
         fill_value=fill_for(numpy_type) if fill == "value" else None,
         compressor={"id": "zlib", "level": 1},
     )
-    written = write(document, patterns(numpy_type, (5, 6)), (slice(None), slice(6)))
-    assert set(written.chunks) == {f"{i}{separator}{j}" for i in range(3) for j in range(2)}
+    written = write(document, patterns(numpy_type, (5, 4)), (slice(None), slice(4)))
+    assert set(written.chunks) == {f"0{separator}0", f"1{separator}0"}
     assert_same(written.read_v3(), written.read_v2())
 
 
@@ -108,10 +108,10 @@ def structures(o: str) -> list[Any]:
 def test_structured_types_read_as_in_v2(dtype: list[Any], order: str) -> None:
     numpy_type = to_numpy(dtype)
     document = zarray(dtype=dtype, order=order, fill_value=fill_for(numpy_type))
-    written = write(document, patterns(numpy_type, (5, 6)), (slice(None), slice(6)))
+    written = write(document, patterns(numpy_type, (5, 4)), (slice(None), slice(4)))
     assert_same(written.read_v3(), written.read_v2())
     if IS_CURRENT_ZARR:  # zarr 3.1 makes b"0" of a null in a field of bytes
-        written = write(document | {"fill_value": None}, patterns(numpy_type, (2, 7)), slice(2))
+        written = write(document | {"fill_value": None}, patterns(numpy_type, (3, 7)), slice(3))
         assert_same(written.read_v3(), written.read_v2())
 
 
@@ -138,7 +138,7 @@ def test_subarrays_become_fields_in_the_same_bytes(o: str, order: str) -> None:
     document = zarray(dtype=dtype, order=order, fill_value=encoded(data[1, 1]))
     written = lay_out(document, data)
     del written.chunks["0.0"]
-    data[:2, :3] = data[1, 1]
+    data[:3, :4] = data[1, 1]
     ours = written.read_v3()
     assert ours["z"]["1"]["0"].tolist() == data["z"][..., 1, 0].tolist()
     stored = ours.astype(ours.dtype.newbyteorder(o))

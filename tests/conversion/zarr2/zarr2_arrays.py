@@ -34,11 +34,11 @@ def has_codec(codec: str) -> bool:
 
 
 def zarray(**members: Any) -> dict[str, Any]:
-    """A ``.zarray`` document: 5 × 7 float64 in chunks of 2 × 3, unless told otherwise."""
+    """A ``.zarray`` document: 5 × 7 float64 in chunks of 3 × 4, unless told otherwise."""
     document: dict[str, Any] = {
         "zarr_format": 2,
         "shape": [5, 7],
-        "chunks": [2, 3],
+        "chunks": [3, 4],
         "dtype": "<f8",
         "order": "C",
         "fill_value": 0,
