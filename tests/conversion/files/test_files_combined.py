@@ -6,7 +6,6 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 import xarray as xr
 
 from tests.conversion.files.converted_files import IGNORED_WARNINGS, convert, same
-from tests.processes import CONTEXT
+from tests.processes import CONTEXT, cluster
 from zarr_manifest.conversion import read_files, scan
 from zarr_manifest.errors import NotConvertibleError, SourceError
 
@@ -123,25 +122,15 @@ def test_a_worker_that_dies(months: list[Path]) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    import dask
-
-    distributed = pytest.importorskip("distributed")
-    # As a fork of the server that has imported what the others do, too.
-    forkserver.ensure_running()
-    with (
-        dask.config.set({"distributed.worker.multiprocessing-method": CONTEXT.get_start_method()}),
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as local,
-        distributed.Client(local) as client,
-    ):
-        yield client
+def client() -> Iterator[Any]:
+    pytest.importorskip("distributed")
+    with cluster() as found:
+        yield found
 
 
 @pytest.mark.parametrize("way", ["the default client", "its executor"])
-def test_on_a_dask_cluster(months: list[Path], tmp_path: Path, cluster: Any, way: str) -> None:
-    parallel = "dask" if way == "the default client" else cluster.get_executor()
+def test_on_a_dask_cluster(months: list[Path], tmp_path: Path, client: Any, way: str) -> None:
+    parallel = "dask" if way == "the default client" else client.get_executor()
     found = convert(months, tmp_path / "h.zarr", concat_dim="time", parallel=parallel)
     check(found, months)
 
