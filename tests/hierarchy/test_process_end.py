@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +56,8 @@ main()
 
 
 def in_bucket(server: FileServer) -> dict[str, str]:
-    """Return the environment in which a directory of a server is a bucket that cannot be listed."""
+    """Return the variables by which a directory of a server is a bucket that cannot be listed."""
     return {
-        **os.environ,
         "AWS_ENDPOINT": server.url,
         "AWS_ALLOW_HTTP": "true",
         "AWS_SKIP_SIGNATURE": "true",
@@ -73,12 +69,11 @@ def in_bucket(server: FileServer) -> dict[str, str]:
     ("program", "status"), [(READ, 0), (COMMAND, 3)], ids=["library", "command"]
 )
 def test_it_waits_for_threads_that_hand_over_an_answer(
-    program: str, status: int, tmp_path: Path
+    program: str, status: int, tmp_path: Path, forked: Forked
 ) -> None:
     write_hierarchy(tmp_path / "data.zarr")
     with FileServer(tmp_path) as server:
-        call = [sys.executable, "-c", SLOW_THREAD + program]
-        done = subprocess.run(call, capture_output=True, text=True, env=in_bucket(server))
+        done = forked.run(SLOW_THREAD + program, **in_bucket(server))
     assert done.returncode == status, done.stderr
 
 
@@ -97,7 +92,7 @@ zarr.open_array(ManifestStore({url!r}), path="x", mode="r")[:]
 
 
 @pytest.mark.slow
-def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
+def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path, forked: Forked) -> None:
     manifest = {"0": {"path": "missing"}, "1": {"path": "late"}}
     write_manifest_array(tmp_path, "x", np.zeros(2, "u1"), (1,), manifest)
     (tmp_path / "x" / "late").write_bytes(b"1")
@@ -109,17 +104,18 @@ def test_it_cancels_requests_that_nobody_waits_for(tmp_path: Path) -> None:
 
     with FileServer(tmp_path) as server:
         server.script("/x/late", Fault(answer))
-        code = ABANDON.format(url=server.url)
-        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
-            assert process.stderr is not None
-            printed = []
-            for line in process.stderr:
+        reading, writing = os.pipe()
+        process = forked.start(ABANDON.format(url=server.url), stderr=writing)
+        os.close(writing)
+        printed = []
+        with os.fdopen(reading, "rb") as lines:
+            for line in lines:
                 printed.append(line)
                 if line == b"ending\n":
                     ending.set()
         ending.set()  # the server ends once it has answered, also if nobody waits
+        assert process.wait().returncode == 1
     assert b"source_not_found" in b"".join(printed)
-    assert process.returncode == 1
 
 
 # A body of megabytes begins to arrive, and never ends.
@@ -133,7 +129,7 @@ def read():
     array[{half}:]
 if {ends}:
     threading.Thread(target=read, daemon=True).start()
-    input()
+    open({end!r}).close()
 else:
     read()
 """
@@ -141,7 +137,9 @@ else:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", [False, True], ids=["interrupted", "ending"])
-def test_it_does_not_wait_for_bodies_that_do_not_arrive(ends: bool, tmp_path: Path) -> None:
+def test_it_does_not_wait_for_bodies_that_do_not_arrive(
+    ends: bool, tmp_path: Path, forked: Forked
+) -> None:
     size = 2 * 1024 * 1024
     last = threading.Event()
 
@@ -163,17 +161,20 @@ def test_it_does_not_wait_for_bodies_that_do_not_arrive(ends: bool, tmp_path: Pa
             for i in range(4)
         }
         write_manifest_array(tmp_path, "x", np.zeros(4 * size, "u1"), size, entries)
-        code = WAIT.format(root=str(tmp_path), url=f"{server.url}/", half=2 * size, ends=ends)
-        pipe = subprocess.PIPE
-        with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stderr=pipe) as process:
-            assert last.wait(60)
-            time.sleep(0.5)  # until it waits for the rest
-            started = time.monotonic()
-            if not ends:
-                process.send_signal(signal.SIGINT)
-            _, printed = process.communicate(b"\n", timeout=60)
+        end = tmp_path / "end"
+        os.mkfifo(end)
+        settings = {"root": str(tmp_path), "url": f"{server.url}/", "end": str(end)}
+        process = forked.start(WAIT.format(**settings, half=2 * size, ends=ends))
+        assert last.wait(60)
+        time.sleep(0.5)  # until it waits for the rest
+        started = time.monotonic()
+        if ends:
+            end.open("w").close()
+        else:
+            os.kill(process.pid, signal.SIGINT)
+        done = process.wait()
     assert time.monotonic() - started < 10
-    assert process.returncode == (0 if ends else -signal.SIGINT), printed
+    assert done.returncode == (0 if ends else -signal.SIGINT), done.stderr
 
 
 @pytest.mark.slow
@@ -201,25 +202,21 @@ for _ in range(int(sys.argv[1])):
         sys.argv = ["zarr-manifest", *sys.argv[2:]]
         main()
     _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status))
+    print(os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(5 if THOROUGH else 1))
-def test_commands_whose_answer_is_an_error_end_with_its_status(part: int, tmp_path: Path) -> None:
+def test_commands_whose_answer_is_an_error_end_with_its_status(
+    part: int, tmp_path: Path, forked: Forked
+) -> None:
     """1,000 of them in the thorough tier; without the wait, one in 20 to 100 was aborted."""
     runs, at_once = (200, 2) if THOROUGH else (10, 1)
     write_hierarchy(tmp_path / "data.zarr")
-    with FileServer(tmp_path) as server, ThreadPoolExecutor(at_once) as pool:
-        command = [sys.executable, "-W", "ignore", "-c", FORKED, str(runs // at_once)]
-        command += IN_BUCKET
-        own = in_bucket(server)
-        done = list(
-            pool.map(
-                lambda _: subprocess.run(command, capture_output=True, text=True, env=own),
-                range(at_once),
-            )
-        )
+    with FileServer(tmp_path) as server:
+        arguments = [str(runs // at_once), *IN_BUCKET]
+        started = [forked.start(FORKED, *arguments, **in_bucket(server)) for _ in range(at_once)]
+        done = [each.wait() for each in started]
     statuses = [int(line) for each in done for line in each.stdout.splitlines()]
     assert statuses == [3] * runs
