@@ -24,10 +24,10 @@ _PROGRAM = """
 import json, os, sys
 sys.path.insert(0, {root!r})
 import zarr
-sys.modules |= dict.fromkeys({hidden!r})
-before = set(sys.modules)
-for statements in {programs!r}:
+for statements, hidden in {programs!r}:
     if not os.fork():
+        sys.modules |= dict.fromkeys(hidden)
+        before = set(sys.modules)
         exec(statements)
         print(json.dumps(sorted(set(sys.modules) - before)))
         break
@@ -52,16 +52,6 @@ _PURPOSES = re.compile(
 _NOT_FOR_FILES = ("obstore", "urllib3", "zstandard")
 
 
-def _loaded_by_each(programs: list[str], hidden: tuple[str, ...] = ()) -> list[set[str]]:
-    """Return the modules that each program adds to those of zarr; the hidden cannot be imported."""
-    program = _PROGRAM.format(root=str(ROOT), programs=programs, hidden=hidden)
-    # Isolated (-I), so that nothing in the environment imports more.
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, check=True, text=True
-    )
-    return [set(json.loads(line)) for line in done.stdout.splitlines()]
-
-
 def _packages(modules: set[str]) -> set[str]:
     return {name.split(".")[0] for name in modules} - {"zarr", "zarr_manifest"}
 
@@ -78,23 +68,34 @@ _USES = {
 
 
 @pytest.fixture(scope="module")
-def loaded() -> dict[str, set[str]]:
-    """Return the modules that each of several uses adds; zarr is imported once for all."""
-    return dict(zip(_USES, _loaded_by_each([*_USES.values()]), strict=True))
-
-
-@pytest.fixture(scope="module")
-def reading(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Return the modules that opening a partitioned hierarchy and reading a chunk add."""
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Return the modules that each use adds to those of zarr, which is imported once for all."""
     root: Path = tmp_path_factory.mktemp("hierarchy")
     (root / "raw.bin").write_bytes(b"\1\2")
     entries = {str(i): {"path": "raw.bin", "offset": i, "length": 1} for i in range(2)}
     zm.create_array(
         *(root, "a", entries), base="../", partition_shape=[1], shape=2, chunks=1, dtype="u1"
     )
-    program = _READING.format(hierarchy=str(root))
-    (found,) = _loaded_by_each([program], hidden=_NOT_FOR_FILES)
-    return found
+    with FileServer() as server:
+        server.put("h.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
+        server.latency = 0.2
+        uses = _USES | {
+            "reading": _READING.format(hierarchy=str(root)),
+            "opening": _OPENING.format(url=f"{server.url}/h.zarr"),
+        }
+        hidden = {"reading": _NOT_FOR_FILES}
+        programs = [(statements, hidden.get(use, ())) for use, statements in uses.items()]
+        # Isolated (-I), so that nothing in the environment imports more.
+        call = [sys.executable, "-I", "-c", _PROGRAM.format(root=str(ROOT), programs=programs)]
+        done = subprocess.run(call, capture_output=True, check=True, text=True)
+    found = [set(json.loads(line)) for line in done.stdout.splitlines()]
+    return dict(zip(uses, found, strict=True))
+
+
+@pytest.fixture(scope="module")
+def reading(loaded: dict[str, set[str]]) -> set[str]:
+    """Return the modules that opening a partitioned hierarchy and reading a chunk add."""
+    return loaded["reading"]
 
 
 @pytest.mark.slow
@@ -118,7 +119,7 @@ def test_programs_that_use_zarr_alone_load_no_package(loaded: dict[str, set[str]
 
 @pytest.mark.slow
 def test_reading_files_loads_no_other_package_than_zarr_does(reading: set[str]) -> None:
-    # obstore, urllib3 and zstandard cannot even be imported.
+    # obstore, urllib3 and zstandard could not even be imported.
     assert _packages(reading) - set(sys.stdlib_module_names) == set()
 
 
@@ -128,11 +129,10 @@ def test_reading_files_loads_nothing_for_the_web(reading: set[str]) -> None:
 
 
 @pytest.mark.slow
-def test_what_reads_arrays_is_loaded_while_metadata_are_awaited(http_server: FileServer) -> None:
-    http_server.put("h.zarr/zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
-    http_server.latency = 0.2
-    (found,) = _loaded_by_each([_OPENING.format(url=f"{http_server.url}/h.zarr")])
-    assert "zarr_manifest.pipeline" in found
+def test_what_reads_arrays_is_loaded_while_metadata_are_awaited(
+    loaded: dict[str, set[str]],
+) -> None:
+    assert "zarr_manifest.pipeline" in loaded["opening"]
 
 
 @pytest.mark.slow
