@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import os
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 import zarr_manifest as zm
+from tests.forked import Forked
 from tests.inspection.damaged_places import (
     CHUNKS,
     CREATION,
@@ -71,10 +71,9 @@ def test_chunks_are_read_once_in_merged_requests(root: Path, http_server: FileSe
 
 
 _PROGRAM = """
-import sys
-import pytest
+import importlib, sys
 import zarr_manifest as zm
-pytest.MonkeyPatch().setattr("zarr_manifest.inspection.blocks._MOST_BYTES", 2**23)
+importlib.import_module("zarr_manifest.inspection.blocks")._MOST_BYTES = 2**23
 root, state, url = sys.argv[1:]
 report = zm.verify(root, read="all", state=state, allow=[url])
 """
@@ -83,7 +82,11 @@ _SIZE, _MIB = 2**16, 2**20
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_reads_nothing_again(
-    root: Path, tmp_path: Path, http_server: FileServer, monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    tmp_path: Path,
+    http_server: FileServer,
+    monkeypatch: pytest.MonkeyPatch,
+    forked: Forked,
 ) -> None:
     kills = 20 if settings.get_current_profile_name() == "thorough" else 1
     # More than is read before the last kill.
@@ -96,13 +99,13 @@ def test_a_killed_run_goes_on_and_reads_nothing_again(
     recorded: list[tuple[int, int]] = []
     for _ in range(kills):
         known = state.stat().st_size if state.exists() else 0
-        arguments = [sys.executable, "-c", _PROGRAM, root, state, allow[0]]
-        process = subprocess.Popen([str(each) for each in arguments])
+        process = forked.start(_PROGRAM, root, state, allow[0])
         enough = known + int(rng.integers(500, 2000))
-        while process.poll() is None and (not state.exists() or state.stat().st_size < enough):
+        latest = time.monotonic() + 60
+        while time.monotonic() < latest and (not state.exists() or state.stat().st_size < enough):
             time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait().returncode == -signal.SIGKILL
         before, recorded = recorded, [*recorded_spans(state)]
         assert len(recorded) > len(before)
         # What was recorded, of blocks that were still being checked, too, is not read again.
