@@ -288,6 +288,10 @@ class Partitions(Struct, frozen=True, dict=True):
         """Return the index of the block to which a chunk belongs."""
         return tuple(i // p for i, p in zip(index, self.shape, strict=True))
 
+    def owner_numbers(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the numbers of the blocks to which chunks belong, given by their grid indices."""
+        return number_chunks(indices // np.array(self.shape, np.int64), self.counts)
+
     def region(self, partition: Sequence[int]) -> tuple[range, ...]:
         """Return the grid indices of the chunks in a block, one range per dimension."""
         return tuple(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LoadedManifest,
         ManifestDocuments,
         interpret_document_of,
+        interpret_paths,
     )
     from zarr_manifest.hierarchy.stored_documents import (
         Partition,
@@ -61,7 +62,7 @@ if not TYPE_CHECKING:
             "inspected_hierarchy": "InspectedHierarchy store_underneath",
             "located_chunks": "LocatedChunks ranges_of",
             "manifest_documents": (
-                "CONCURRENCY LoadedManifest ManifestDocuments interpret_document_of"
+                "CONCURRENCY LoadedManifest ManifestDocuments interpret_document_of interpret_paths"
             ),
             "stored_documents": "Partition fetch_document partitions_to_read",
             "transformer": "ChunkManifestTransformer ConditionCheck Verify encode_fill_chunk",

@@ -141,8 +141,7 @@ def _by_document(
     if array.partitions is None:
         yield positions
         return
-    blocks = indices // np.array(array.partitions.shape, np.int64)
-    numbers = number_chunks(blocks, array.partitions.counts)
+    numbers = array.partitions.owner_numbers(indices)
     order = np.argsort(numbers, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 

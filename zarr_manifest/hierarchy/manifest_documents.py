@@ -404,7 +404,7 @@ def interpret_document_of(
     manifest = yield from interpret_manifest(
         document, array.grid(partition), limits, resolve=array.base.resolve if validating else None
     )
-    resolving = _interpret_paths(manifest, array.base)
+    resolving = interpret_paths(manifest, array.base)
     if validating:
         locations, _ = collect(resolving)  # the problems have been reported
     else:
@@ -412,7 +412,8 @@ def interpret_document_of(
     return LoadedManifest(manifest, locations)
 
 
-def _interpret_paths(manifest: References, base: Base) -> Findings[tuple[Location, ...]]:
+def interpret_paths(manifest: References, base: Base) -> Findings[tuple[Location, ...]]:
+    """Yield the problems of a manifest's paths, and return the locations that they name."""
     locations: list[Location] = []
     resolve = resolver(base)
     for number, path in enumerate(manifest.paths):

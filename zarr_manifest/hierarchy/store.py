@@ -173,10 +173,9 @@ class ManifestStore(ReadableStore):
     def _connect(self) -> None:
         """Create what is not pickled: clients, and the arrays that were seen."""
         prepare_zarr()
-        self._directories = local_directories(self._allow)
         #: Where the bytes come from.
         self.sources = hierarchy_sources(self._store, self._allow, max_gap=self._max_gap)
-        self._readable = self._seen(inside_store(self._store, self._directories))
+        self._readable = self._seen(inside_store(self._store, local_directories(self._allow)))
         self._is_on_disk = self.sources.hierarchy_is_on_disk
         self._reads_remote = may_be_remote(self._allow)
         #: Whether the hierarchy, or any authorised location, is remote.

@@ -275,9 +275,8 @@ class ChunkManifestTransformer:
         partitions = self.declared.partitions
         if partitions is None:
             return list(others)
-        shape = np.array(partitions.shape, np.int64)
-        same = (np.array(others, np.int64) // shape == np.array(index) // shape).all(axis=1)
-        return [other for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
+        own, *numbers = partitions.owner_numbers(np.array([index, *others], np.int64)).tolist()
+        return [other for other, number in zip(others, numbers, strict=True) if number == own]
 
     @property
     def verifies_parts(self) -> bool:

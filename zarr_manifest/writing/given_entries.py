@@ -19,7 +19,6 @@ import numpy.typing as npt
 from zarr_manifest.errors import (
     InvalidChunkKeyError,
     InvalidEntryError,
-    InvalidPathError,
 )
 from zarr_manifest.format import (
     Configuration,
@@ -34,6 +33,7 @@ from zarr_manifest.format import (
 from zarr_manifest.hierarchy import (
     DeclaredArray,
     interpret_document_of,
+    interpret_paths,
 )
 from zarr_manifest.manifest import (
     EMPTY,
@@ -76,7 +76,7 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
     if isinstance(entries, Manifest):
         if entries.grid_shape == array.chunk_grid.counts:
             references = references_of(entries)
-            _require_paths(array, references)
+            strict(interpret_paths(references, array.base))
             return references
         return _interpret_document(array, entries.dumps())
     columns, pairs = EntryColumns(array.chunk_grid.counts), _pairs(entries)
@@ -92,7 +92,7 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
     if found is None:
         index = grid_indices(array.chunk_grid.counts, np.array(columns.joined.repeated()[:1]))
         raise _repeated(format_canonical(index[0].tolist()))
-    _require_paths(array, found)
+    strict(interpret_paths(found, array.base))
     return found
 
 
@@ -114,16 +114,6 @@ def _interpret_document(array: DeclaredArray, document: bytes) -> References:
 def _interpret_as_document(array: DeclaredArray, pairs: Iterable[Pair]) -> References:
     document = json.dumps(_by_key(pairs), default=_as_json).encode()
     return _interpret_document(array, document)
-
-
-def _require_paths(array: DeclaredArray, manifest: References) -> None:
-    """Check that the manifest's paths resolve, which a manifest alone cannot check."""
-    for number, path in enumerate(manifest.paths):
-        try:
-            array.base.resolve(path)
-        except InvalidPathError as error:
-            index = next(manifest.indices_with_path(number))
-            raise error.in_context(chunk=format_canonical(index)) from None
 
 
 def _by_key(pairs: Iterable[Pair]) -> dict[str, dict[str, Any]]:
