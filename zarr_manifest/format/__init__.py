@@ -81,6 +81,7 @@ from zarr_manifest.format.limits import LARGEST_INTEGER, Limits, limit_exceeded,
 from zarr_manifest.format.node_metadata import (
     ArrayMetadata,
     arrays_in,
+    canonical_json,
     declaration_of,
     declare,
     dump_node,

@@ -155,8 +155,7 @@ class ArrayMetadata(Struct, frozen=True):
     @property
     def digest(self) -> bytes:
         """Eight bytes, others for another shape, codec or manifest: where chunks may differ."""
-        canonical = json.dumps(self.of_chunks, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).digest()[:8]
+        return hashlib.sha256(canonical_json(self.of_chunks).encode()).digest()[:8]
 
     @property
     def is_unlocked(self) -> bool:
@@ -165,6 +164,11 @@ class ArrayMetadata(Struct, frozen=True):
         if not isinstance(stated, list) or TRANSFORMER_NAME in self.metadata:
             return False
         return any(map(is_declaration, cast("list[object]", stated)))
+
+
+def canonical_json(value: object) -> str:
+    """Return a JSON value as a text: the same for equal values, of which NaN is one."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def parse_node(document: bytes) -> dict[str, Any] | None:

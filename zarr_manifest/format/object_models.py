@@ -13,7 +13,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 from zarr_manifest.errors import InvalidConfigurationError
 from zarr_manifest.format.declaration import TRANSFORMERS, is_declaration
 from zarr_manifest.format.keys import impossible_name, join
-from zarr_manifest.format.node_metadata import ArrayMetadata
+from zarr_manifest.format.node_metadata import ArrayMetadata, canonical_json
 
 
 class ArrayModel(TypedDict):
@@ -225,11 +225,7 @@ def differences(
             wrong = [
                 repr(name)
                 for name in names
-                if _dumped(found.get(name)) != _dumped(stated.get(name))
+                if canonical_json(found.get(name)) != canonical_json(stated.get(name))
             ]
             if wrong:
                 yield path, f"{' and '.join(wrong)} differ{'' if len(wrong) > 1 else 's'}"
-
-
-def _dumped(value: object) -> str:
-    return json.dumps(value, sort_keys=True)

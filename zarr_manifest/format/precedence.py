@@ -24,7 +24,13 @@ from zarr_manifest.format.declaration import TRANSFORMER_NAME, TRANSFORMERS, as_
 from zarr_manifest.format.declared_documents import document_checksum
 from zarr_manifest.format.findings import Findings, strict
 from zarr_manifest.format.keys import is_possible_path, join, member_of
-from zarr_manifest.format.node_metadata import ArrayMetadata, dump_node, members_in, parse_node
+from zarr_manifest.format.node_metadata import (
+    ArrayMetadata,
+    canonical_json,
+    dump_node,
+    members_in,
+    parse_node,
+)
 
 _CONSOLIDATED = "consolidated_metadata"
 _PENDING = "pending"
@@ -107,7 +113,8 @@ def contradicted_members(own: Mapping[str, Any] | None, copy: Mapping[str, Any])
     return sorted(
         name
         for name in ours.keys() | theirs.keys()
-        if not _are_alike(ours.get(name), theirs.get(name))
+        if ours.get(name) != theirs.get(name)
+        and canonical_json(ours.get(name)) != canonical_json(theirs.get(name))
     )
 
 
@@ -117,13 +124,6 @@ def _stated(node: Mapping[str, Any]) -> dict[str, Any]:
     transformers, lock = array.agreed
     members = {**array.undeclared, TRANSFORMERS: transformers, TRANSFORMER_NAME: lock}
     return {name: value for name, value in members.items() if value not in (None, {}, [])}
-
-
-def _are_alike(ours: Any, theirs: Any) -> bool:
-    if ours == theirs:
-        return True
-    first, second = (json.dumps(each, sort_keys=True) for each in (ours, theirs))
-    return first == second  # NaN equals NaN
 
 
 # The member ``pending`` --------------------------------------------------------------------

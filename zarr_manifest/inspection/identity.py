@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from zarr_manifest.errors import Advice, InvalidConfigurationError, Setting
 from zarr_manifest.format import (
     Limits,
+    canonical_json,
     document_checksum,
     format_canonical,
     grid_index,
@@ -73,7 +73,7 @@ def identity(
     (True, False)
     """
     hierarchy = InspectedHierarchy.open(location, allow=allow, limits=limits)
-    text = json.dumps(sync(_canonical(hierarchy)), sort_keys=True, separators=(",", ":"))
+    text = canonical_json(sync(_canonical(hierarchy)))
     return document_checksum(text.encode())
 
 

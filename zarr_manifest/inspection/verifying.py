@@ -22,6 +22,7 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -317,16 +318,14 @@ class _Run:
 
     def _blocks(self) -> Iterator[ChunkBlock]:
         """Yield all blocks: first those that were not ok, and are to be checked again."""
+        every = [
+            *((each.array.path, partial(self._manifest_blocks, each)) for each in self.declared),
+            *((each.node.path, partial(self._native_blocks, each)) for each in self.native),
+        ]
         for is_again in (True, False):
-            for declared in self.declared:
-                path = declared.array.path
+            for path, blocks in every:
                 if not is_again or self.state.repeats(f"{path} "):
-                    for block in self._manifest_blocks(declared, is_again=is_again):
-                        if self.state.is_to_be_repeated(block.key) == is_again:
-                            yield block
-            for array in self.native:
-                if not is_again or self.state.repeats(f"{array.node.path} "):
-                    for block in self._native_blocks(array, is_again=is_again):
+                    for block in blocks(is_again=is_again):
                         if self.state.is_to_be_repeated(block.key) == is_again:
                             yield block
 

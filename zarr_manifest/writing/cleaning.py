@@ -35,6 +35,7 @@ from zarr_manifest.format import (
     KNOWN_CODECS,
     METADATA_NAMES,
     NODE_METADATA,
+    ArrayMetadata,
     DocumentCodec,
     Limits,
     ancestors,
@@ -82,9 +83,6 @@ _ENDINGS = re.compile(rf"(?:{'|'.join(map(re.escape, (*MOMENTARY, '.held')))})+$
 
 # The key of a native chunk, within its array.
 _NATIVE_CHUNK = re.compile(r"c|(?:c[/.])?[0-9]+(?:[/.][0-9]+)*")
-
-# The members of an array's metadata that say what its manifest refers to.
-_REFERRING = ("storage_transformers", "shape", "chunk_grid", "chunk_key_encoding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +470,7 @@ def _refers_alike(copy: Node, own: Node | None) -> bool:
     """Whether a copy of a node's metadata refers to nothing that its own does not refer to."""
     if own is None or own.problem is not None or copy.problem is not None:
         return False
-    return all(own.metadata.get(name) == copy.metadata.get(name) for name in _REFERRING)
+    return ArrayMetadata("", own.metadata).of_chunks == ArrayMetadata("", copy.metadata).of_chunks
 
 
 def _is_document(body: bytes | None, limit: int) -> bool:

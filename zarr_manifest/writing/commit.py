@@ -181,9 +181,9 @@ class Change:
         self.store.require_own(join(path, "zarr.json"))
         if path and self._is_empty:
             return Stored(None)
-        finished = finish(self.store, path, self.store.read(join(path, "zarr.json")))
-        self.finished |= finished.written
-        return finished.group
+        found, written = finish(self.store, path, self.store.read(join(path, "zarr.json")))
+        self.finished |= written
+        return found
 
     @functools.cached_property
     def _is_empty(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from zarr_manifest.errors import WriteConflictError
@@ -31,21 +30,15 @@ from zarr_manifest.writing.conditional_put import GuardedStore, Stored, repeated
 from zarr_manifest.writing.threads import Call, in_threads
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A group, nothing of which is pending, and paths of nodes whose own metadata were written."""
-
-    group: Stored
-    written: frozenset[str] = frozenset()
-
-
 def finish(
     store: GuardedStore,
     group: str,
     stored: Stored,
     known: Mapping[str, Stored] | None = None,
-) -> Finished:
-    """Write the own documents that are behind the copies in a group, and return the group's.
+) -> tuple[Stored, set[str]]:
+    """Write the own documents that are behind the copies in a group.
+
+    Return the group's, nothing of which is pending, and the paths of nodes whose own were written.
 
     May be repeated, and be done by several writers at once.
 
@@ -65,7 +58,7 @@ def finish(
     left: dict[str, str | None] = {}
     while True:
         if not left and _has_nothing_pending(stored.body):
-            return Finished(stored)
+            return stored, set()
         node = parsed(stored) or {}
         pending = parse_pending(node)
         late: dict[str, str | None] = {}
@@ -83,7 +76,7 @@ def finish(
                 member: own_digest(own.body) for member, own in in_threads(calls) if own is not None
             }
         if not pending:
-            return Finished(stored, frozenset(join(group, member) for member in left))
+            return stored, {join(group, member) for member in left}
         try:
             stored = store.replace(key, stored, dump_node(with_pending(node, {})))
         except WriteConflictError:
@@ -92,7 +85,7 @@ def finish(
                 raise
             stored, known = found, None
         else:
-            return Finished(stored, frozenset(join(group, member) for member in left))
+            return stored, {join(group, member) for member in left}
 
 
 def _has_nothing_pending(document: bytes | None) -> bool:
