@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.failing_sources import (
     read,
     refused,
 )
-from tests.hierarchies import write_manifest_array
+from tests.hierarchies import declare_manifest, write_manifest_array
 from tests.servers.http_files import (
     FileServer,
 )
@@ -102,6 +103,39 @@ def test_errors_name_the_document_and_what_is_wrong(
     error = refused(expected, root, chunk=chunk)
     assert says in str(error)
     has_location(error, "a/manifest.json")
+
+
+# ---------------------------------------------------------------- the array's metadata
+
+
+# Which metadata are refused is stated by the conformance corpus.
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"chunk_grid": {"name": "urn:example:spiral"}}, "unknown chunk_grid 'urn:example:spiral'"),
+        ({"chunk_key_encoding": "hilbert"}, "'hilbert'"),
+        ({"chunk_key_encoding": {"name": "default", "configuration": []}}, "is not an object"),
+        ({"chunk_key_encoding": {"name": "default", "configuration": {"x": 1}}}, "something else"),
+        ({"chunk_key_encoding": {"name": "default", "separator": "."}}, "member 'separator'"),
+    ],
+)
+def test_errors_name_what_is_wrong_with_the_grid_or_its_keys(
+    root: Path, changes: dict[str, Any], says: str
+) -> None:
+    declare(root, {})
+    document = root / "a/zarr.json"
+    document.write_text(json.dumps(json.loads(document.read_text()) | changes))
+    with pytest.raises(zm.ManifestError) as raised:
+        read(root)
+    assert raised.value.array == "a"
+    assert says in str(raised.value)
+
+
+def test_the_error_counts_the_dimensions_of_partitions(root: Path) -> None:
+    declare(root, "{}")
+    declare_manifest(root / "a", "./{partition}.json", partition_shape=[2, 2])
+    with pytest.raises(zm.errors.InvalidConfigurationError, match="has 2 dimensions, but the"):
+        read(root)
 
 
 # ---------------------------------------------------------------- never fill values

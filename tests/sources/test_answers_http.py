@@ -98,6 +98,20 @@ def test_a_wrong_part(headers: list[str]) -> None:
     assert raised.value.code in ("source_error", "short_read", "range_out_of_bounds")
 
 
+def test_the_error_says_that_the_size_is_unknown() -> None:
+    """Such a part may be all that was requested, but not all that there is."""
+
+    def part(request: str) -> bytes:
+        first, stop = range_of(request) or (0, 8)
+        return reply(206, RAW[first:stop], f"Content-Range: bytes {first}-{stop - 1}/*")
+
+    with (
+        RawServer(lambda request: [part(request)]) as server,
+        pytest.raises(zm.errors.SourceError, match="does not say how large"),
+    ):
+        fetch(server, WHOLE)
+
+
 def test_two_ranges_at_once() -> None:
     def wrong(request: str) -> bytes:
         first, stop = range_of(request) or (0, 24)
