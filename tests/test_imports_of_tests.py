@@ -45,7 +45,6 @@ INSIDE: dict[str, tuple[str, set[str]]] = {
     "manifest.chunk_numbers": ("rules of blocks", {"manifest/test_chunk_numbers"}),
     "manifest.parts": ("what the scanner scans", {"manifest/test_scanner"}),
     "manifest.scanner": ("rules of the scanner", {"manifest/test_scanner"}),
-    "pipeline.bulk_pipeline": ("counts what is read together", {"pipeline/test_bulk_arrays"}),
     "pipeline.read_ahead": ("rules of blocks, and what is held", {"pipeline/test_read_ahead"}),
     "sources.arrival": ("rules of pieces", {"sources/receivers", "sources/test_pieces"}),
     "sources.concurrency": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ import zarr_manifest as zm
 from tests.conftest import PIPELINES
 from tests.forked import Forked
 from tests.hierarchies import FIELD, Values
+from tests.opened_files import opened_files
 from tests.processes import CONTEXT
 from zarr_manifest.pipeline import BulkCodecPipeline
-from zarr_manifest.sources import read_ranges
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Object at (raw|old|v2) is not recognized as a component of a Zarr hierarchy"
@@ -33,16 +34,13 @@ EXTERNAL = "a/b/external"
 
 
 @pytest.fixture
-def selections(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many chunks each selection had that was read in bulk."""
-    found: list[int] = []
+def opens() -> Iterator[Callable[[], int]]:
+    """Return how often the source has been opened: once for a selection that is read in bulk.
 
-    async def counting(sources: Any, ranges: Any, receiver: Any) -> None:
-        found.append(len(ranges))
-        await read_ranges(sources, ranges, receiver)
-
-    monkeypatch.setattr("zarr_manifest.pipeline.bulk_pipeline.read_ranges", counting)
-    return found
+    For one of four chunks that zarr asks for one by one, four times.
+    """
+    with opened_files() as names:
+        yield lambda: names.count("external.bin")
 
 
 def pipeline_of(array: Any) -> Any:
@@ -100,26 +98,26 @@ def _by_pickled_array(root: Path) -> Any:
     ],
 )
 def test_a_store_is_enough(
-    opened: Any, root: Path, values: Values, selections: list[int], usual_pipeline: str
+    opened: Any, root: Path, values: Values, opens: Callable[[], int], usual_pipeline: str
 ) -> None:
     array = opened(root)
     assert is_bulk(array)
     assert type(pipeline_of(array).usual).__name__ == usual_pipeline
     np.testing.assert_array_equal(array[...], values[EXTERNAL])
     np.testing.assert_array_equal(array.oindex[[0, 5], 2:7], values[EXTERNAL][[0, 5], 2:7])
-    assert selections == [4, 4]
+    assert opens() == 2
 
 
 @pytest.mark.slow
-def test_xarray(root: Path, values: Values, selections: list[int]) -> None:
+def test_xarray(root: Path, values: Values, opens: Callable[[], int]) -> None:
     options: dict[str, Any] = {"consolidated": False, "mask_and_scale": False, "chunks": None}
     with xr.open_zarr(zm.ManifestStore(root), group="a/b", **options) as dataset:
         np.testing.assert_array_equal(dataset["external"].values, values[EXTERNAL])
-    assert selections == [4]
+    assert opens() == 1
     options["engine"] = "zarr-manifest"
     with xr.open_dataset(root, group="a/b", **options) as dataset:
         np.testing.assert_array_equal(dataset["external"].values, values[EXTERNAL])
-    assert selections == [4, 4]
+    assert opens() == 2
     tree = xr.open_datatree(root, **options)
     np.testing.assert_array_equal(tree["a/b/external"].values, values[EXTERNAL])
     tree.close()
@@ -127,7 +125,7 @@ def test_xarray(root: Path, values: Values, selections: list[int]) -> None:
     np.testing.assert_array_equal(groups["/a/b"]["external"].values, values[EXTERNAL])
     for one in groups.values():
         one.close()
-    assert selections == [4, 4, 4, 4]
+    assert opens() == 4
 
 
 @pytest.mark.parametrize("enabled", [False, True])
@@ -163,14 +161,14 @@ _FROM_ENVIRONMENT: dict[str, Any] = zarr.config.collect(
 
 @pytest.mark.parametrize("asked", [{"zarr_manifest.bulk": False}, _FROM_ENVIRONMENT], ids=str)
 def test_zarr_reads_chunk_by_chunk_if_asked_to(
-    root: Path, values: Values, selections: list[int], asked: dict[str, Any]
+    root: Path, values: Values, opens: Callable[[], int], asked: dict[str, Any]
 ) -> None:
     with zarr.config.set(asked):
         for opened in (_by_open_array, _by_path, _by_members):
             array = opened(root)
             assert type(pipeline_of(array)) is get_pipeline_class()
             np.testing.assert_array_equal(array[...], values[EXTERNAL])
-    assert selections == []
+    assert opens() == 3 * 4
     assert is_bulk(_by_open_array(root))
 
 
@@ -192,9 +190,7 @@ def test_zarr_reads_chunk_by_chunk_where_it_makes_arrays_differently(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["enable", "store"])
-def test_native_arrays(
-    way: str, usual_pipeline: str, tmp_path: Path, selections: list[int]
-) -> None:
+def test_native_arrays(way: str, usual_pipeline: str, tmp_path: Path) -> None:
     """Are created, written, resized, appended to and read as without us."""
 
     def steps(store: Any, **options: Any) -> list[Any]:
@@ -216,7 +212,6 @@ def test_native_arrays(
         np.testing.assert_array_equal(actual[0], expected[0])
         np.testing.assert_array_equal(actual[1], expected[1])
         assert actual[2:] == expected[2:]
-    assert selections == []
 
 
 # The pipeline as an object -------------------------------------------------------------------
@@ -253,13 +248,13 @@ def test_it_has_the_members_of_the_usual_one(root: Path, values: Values) -> None
 
 
 def test_copied_arrays_still_read_in_bulk(
-    root: Path, values: Values, selections: list[int]
+    root: Path, values: Values, opens: Callable[[], int]
 ) -> None:
     array = _by_open_array(root)
     for twin in (pickle.loads(pickle.dumps(array)), copy.copy(array), copy.deepcopy(array)):
         assert is_bulk(twin)
         np.testing.assert_array_equal(twin[...], values[EXTERNAL])
-    assert selections == [4, 4, 4]
+    assert opens() == 3
 
 
 def _read_in_process(array: Any) -> tuple[bool, Any]:
@@ -327,21 +322,23 @@ class Special(cpu.NDBuffer):
 
 @pytest.mark.parametrize("kind", [Device, Special])
 def test_zarr_decodes_to_other_memory(
-    kind: Any, root: Path, values: Values, selections: list[int]
+    kind: Any, root: Path, values: Values, opens: Callable[[], int]
 ) -> None:
     array = _by_open_array(root)
     prototype = buffers.BufferPrototype(buffer=cpu.Buffer, nd_buffer=kind)
     found = array.get_basic_selection(..., prototype=prototype)
     np.testing.assert_array_equal(np.asarray(found), values[EXTERNAL])
-    assert selections == [4]
+    assert opens() == 1
 
 
-def test_zarr_decodes_to_masked_memory(root: Path, values: Values, selections: list[int]) -> None:
+def test_zarr_decodes_to_masked_memory(
+    root: Path, values: Values, opens: Callable[[], int]
+) -> None:
     array = _by_open_array(root)
     masked = np.ma.masked_all(array.shape, array.dtype)
     array.get_basic_selection(..., out=cpu.NDBuffer(masked))
     np.testing.assert_array_equal(masked.filled(-9), values[EXTERNAL])
-    assert selections == [4]
+    assert opens() == 1
 
 
 def test_memory_that_is_read_only_is_refused_alike(root: Path, values: Values) -> None:
@@ -357,14 +354,14 @@ def test_memory_that_is_read_only_is_refused_alike(root: Path, values: Values) -
 
 
 def test_a_mapped_file_is_written_to(
-    tmp_path: Path, root: Path, values: Values, selections: list[int]
+    tmp_path: Path, root: Path, values: Values, opens: Callable[[], int]
 ) -> None:
     array = _by_open_array(root)
     out: Any = np.memmap(tmp_path / "out", array.dtype, "w+", shape=array.shape)
     array.get_basic_selection(..., out=cpu.NDBuffer(out))
     out.flush()
     assert (tmp_path / "out").read_bytes() == values[EXTERNAL].tobytes()
-    assert selections == [4]
+    assert opens() == 1
 
 
 def test_one_chunk(root: Path, values: Values, usual_pipeline: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from zarr.core.sync import sync
 
 import zarr_manifest as zm
 from tests.hierarchies import encode_chunks, write_manifest_array
+from tests.opened_files import opened_files
 from tests.read_path import calls_of
 
 pytestmark = pytest.mark.slow
@@ -56,23 +56,13 @@ def test_calls_per_chunk(options: dict[str, Any], most: int, root: Path) -> None
     assert counts.total() / CHUNKS < most, counts.most_common(12)
 
 
-def test_each_file_is_opened_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_opened_once(root: Path) -> None:
     data = np.arange(CHUNKS * 8, dtype="<i4")
     declare(root, data, 8)
     array = opened(root)
     array[...]
-    names: list[str] = []
-
-    def hook(event: str, arguments: Any) -> None:
-        if listening and event == "open":
-            names.append(Path(str(arguments[0])).name)
-
-    listening = True
-    sys.addaudithook(hook)
-    try:
+    with opened_files() as names:
         np.testing.assert_array_equal(array[...], data)
-    finally:
-        listening = False
     assert sorted(name for name in names if name.endswith(".bin")) == [
         f"{i}.bin" for i in range(10)
     ]
