@@ -31,9 +31,6 @@ def test_the_columns_of_a_manifest() -> None:
     assert columns.inlined == {(1, 1): b"ab"}
     assert (columns.offsets[0, 0], columns.lengths[0, 0]) == (100, 24)
     assert columns.manifest().dict() == ChunkManifest(stated, shape=(2, 2)).dict()
-    other = columns.reshaped((1, 4))
-    assert other.inlined == {(0, 3): b"ab"}
-    assert other.manifest().dict()["0.0"] == ENTRY
 
 
 def test_what_parsers_make(tmp_path: Path) -> None:
