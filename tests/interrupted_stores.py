@@ -209,9 +209,8 @@ def every_change(
     Unless the tests are thorough: on disk and in S3, after every few; and in memory, a copy of what
     one writer had changed by then, which one that ends there leaves, too.
     """
-    stride = 1
+    store, stride = make(), 1
     if not THOROUGH:
-        store = make()
         if isinstance(store, InterruptedMemory):
             store.states = states = []
             change(store)
@@ -225,13 +224,13 @@ def every_change(
         is_s3 = isinstance(store, InterruptedObjects) and isinstance(store.store, S3Store)
         stride = 5 if isinstance(store, InterruptedDirectory) else 3 if is_s3 else 1
     for left in itertools.count(0, stride):
-        store = make()
         store.left = left
         try:
             change(store)
         except Interrupted:
             store.left = _Changes.left
             yield store, False
+            store = make()
         else:
             store.left = _Changes.left
             yield store, True
