@@ -65,7 +65,7 @@ def authorisation_before_paths() -> None:
 
         return changed
 
-    replace(manifest_documents, "_interpret_paths", make)
+    replace(manifest_documents, "interpret_paths", make)
 
 
 # ------------------------------------------------------------------ phases
