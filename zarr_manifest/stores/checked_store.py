@@ -51,7 +51,7 @@ def inside_store(store: Store, directories: tuple[str, ...] = ()) -> Store:
     if place is not None:
         kind = DirectoryStore if place.is_untransformed else CheckedStore
         return kind(store, Directory(place.path, directories))
-    return CheckedStore(store, None) if is_fsspec_on_web(store) else translated(store)
+    return QuotedStore(store) if is_fsspec_on_web(store) else translated(store)
 
 
 async def list_own(store: Store, prefix: str) -> Sequence[str]:
@@ -67,6 +67,24 @@ async def list_own(store: Store, prefix: str) -> Sequence[str]:
     return [key async for key in store.list_prefix(prefix)]
 
 
+class QuotedStore(OwnStore):
+    """Quotes keys: fsspec's HTTP client decodes what it takes for parts of URLs."""
+
+    def _name(self, key: str) -> str:
+        return quote(key)
+
+    _own_name = _name
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Return the size of all values below a prefix, in bytes."""
+        return await Store.getsize_prefix(self, prefix)
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the keys below a prefix."""
+        async for key in super().list_prefix(prefix):
+            yield unquote(key)
+
+
 class CheckedStore(OwnStore):
     """Checks each key before the store reads or changes it.
 
@@ -77,19 +95,16 @@ class CheckedStore(OwnStore):
     ----------
     store : Store
         The store.
-    directory : Directory or None
-        Where it keeps its files; None for a web server that is read through fsspec, whose
-        client decodes keys, which it takes for parts of URLs.
+    directory : Directory
+        Where it keeps its files.
     """
 
-    def __init__(self, store: Store, directory: Directory | None) -> None:
+    def __init__(self, store: Store, directory: Directory) -> None:
         super().__init__(store)
         self._directory = directory
-        self._files = None if directory is None else OwnFiles(directory.path)
+        self._files = OwnFiles(directory.path)
 
     def _name(self, key: str) -> str:
-        if self._directory is None:
-            return quote(key)
         try:
             self._directory.require(key, may_be_directory=True)
         except ManifestError as error:
@@ -97,8 +112,6 @@ class CheckedStore(OwnStore):
         return key
 
     def _own_name(self, key: str) -> str:
-        if self._files is None:
-            return quote(key)
         self._files.require_own(key)
         return key
 
@@ -108,19 +121,13 @@ class CheckedStore(OwnStore):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys below a prefix, but not those behind links that lead out."""
-        keys = super().list_prefix(prefix)
-        if self._directory is None:
-            async for key in keys:
-                yield unquote(key)
-            return
-        found = sorted_out([key async for key in keys], self._directory)
+        keys = [key async for key in super().list_prefix(prefix)]
+        found = sorted_out(keys, self._directory)
         for key in found.keys:
             yield key
 
     async def list_own(self, prefix: str) -> Sequence[str]:
         """Return the keys below a prefix that may be changed: none behind links."""
-        if self._directory is None:
-            return [key async for key in self.list_prefix(prefix)]
         path = prefix.rstrip("/")
         if path:
             self._own_name(path)
@@ -140,9 +147,6 @@ class DirectoryStore(CheckedStore):
 
     For stores that keep each value in a file, as it is. Files are changed in the same way.
     """
-
-    _directory: Directory
-    _files: OwnFiles
 
     async def get(
         self,
