@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from msgspec import Struct
 from zarr.abc.store import Store
@@ -61,18 +61,20 @@ class InspectedHierarchy(Struct, frozen=True):
         # Without `allow`: options may be keys.
         return f"<InspectedHierarchy: {self.store!r}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.store, self.allow, self.base, self.limits)
+
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("store", self.store)]
 
-    @classmethod
+    @staticmethod
     def open(
-        cls,
         location: StoreLike,
         *,
         allow: Allow = None,
         base: str | Path | None = None,
         limits: Limits | None = None,
-    ) -> Self:
+    ) -> InspectedHierarchy:
         """Open a hierarchy, without creating anything.
 
         Parameters
@@ -98,8 +100,7 @@ class InspectedHierarchy(Struct, frozen=True):
         read_only = not isinstance(location, Store)
         found = store_underneath(open_hierarchy(location, access, read_only=read_only))
         store = sync(open_for_reading(found))
-        sources = hierarchy_sources(store, access)
-        return cls(store, sources, access, directory, limits or Limits())
+        return _opened(store, access, directory, limits or Limits())
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -176,6 +177,12 @@ class InspectedHierarchy(Struct, frozen=True):
         names = (key[len(below) :] for key in listing.keys)
         found = ChunkKeyEncoding(node.metadata, len(grid.counts)).chunks_among(names, grid)
         return {index: below + name for index, name in found.items()}
+
+
+def _opened(
+    store: Store, allow: Mapping[str, Access], base: str | None, limits: Limits
+) -> InspectedHierarchy:
+    return InspectedHierarchy(store, hierarchy_sources(store, allow), allow, base, limits)
 
 
 def store_underneath(store: Store) -> Store:

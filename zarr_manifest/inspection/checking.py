@@ -12,12 +12,12 @@ import math
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, structs
+from msgspec import structs
 
 from zarr_manifest.errors import (
     ManifestError,
@@ -25,7 +25,7 @@ from zarr_manifest.errors import (
     SourceChangedError,
     SourceNotFoundError,
 )
-from zarr_manifest.format import Conditions, Limits, limit_exceeded, verify_checksum
+from zarr_manifest.format import Conditions, limit_exceeded, verify_checksum
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.inspection.blocks import EACH, ChunkBlock
 from zarr_manifest.inspection.damage import (
@@ -41,7 +41,6 @@ from zarr_manifest.locations import AllowList, Location, StoreLocation
 from zarr_manifest.manifest import TO_THE_END
 from zarr_manifest.showing import counted
 from zarr_manifest.sources import (
-    Access,
     ObjectVersion,
     Pace,
     SourceObject,
@@ -73,46 +72,22 @@ class _TimeIsUpError(Exception):
     """Whoever asked for a block waits no longer."""
 
 
-class CheckSettings(Struct, frozen=True):
-    """How a worker opens the hierarchy, and asks for states.
-
-    Parameters
-    ----------
-    location : object
-        The hierarchy, as for :func:`verify`.
-    allow : mapping of str to Access
-        What may be read.
-    base : str or None
-        What relative paths resolve against.
-    limits : Limits
-        Of the reader.
-    per_second : float
-        Number of requests for states that begin in a second.
-    """
-
-    location: Any
-    allow: Mapping[str, Access]
-    base: str | None
-    limits: Limits
-    per_second: float
-
-
 class BlockChecker:
     """Checks blocks of one hierarchy, in several threads at the same time.
 
     Parameters
     ----------
-    settings : CheckSettings
-        What another process opens it with.
     hierarchy : InspectedHierarchy
         The hierarchy.
+    per_second : float
+        Number of requests for states that begin in a second.
     """
 
-    def __init__(self, settings: CheckSettings, hierarchy: InspectedHierarchy) -> None:
-        self._settings = settings
+    def __init__(self, hierarchy: InspectedHierarchy, per_second: float) -> None:
+        self._made_of = hierarchy, per_second
         self._sources = hierarchy.sources
         self._allow = AllowList(hierarchy.allow)
-        self._pace = Pace(_AT_ONCE, settings.per_second)
+        self._pace = Pace(_AT_ONCE, per_second)
         self._known: dict[ObjectVersion, tuple[asyncio.Future[list[_State]], int]] = {}
         self._decodings: dict[str, ChunkDecoding | Fault] = {}
 
@@ -121,7 +96,7 @@ class BlockChecker:
 
     @functools.cached_property
     def _pickled(self) -> bytes:
-        return pickle.dumps(self._settings)
+        return pickle.dumps(self._made_of)
 
     def check(
         self,
@@ -226,11 +201,7 @@ class BlockChecker:
 
 @functools.lru_cache(maxsize=4)
 def _opened(pickled: bytes) -> BlockChecker:
-    settings: CheckSettings = pickle.loads(pickled)
-    hierarchy = InspectedHierarchy.open(
-        settings.location, allow=settings.allow, base=settings.base, limits=settings.limits
-    )
-    return BlockChecker(settings, hierarchy)
+    return BlockChecker(*pickle.loads(pickled))
 
 
 type _State = Conditions | ManifestError

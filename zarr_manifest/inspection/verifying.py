@@ -42,7 +42,7 @@ from zarr_manifest.inspection.blocks import (
     manifest_blocks,
     native_blocks,
 )
-from zarr_manifest.inspection.checking import BlockChecker, CheckSettings
+from zarr_manifest.inspection.checking import BlockChecker
 from zarr_manifest.inspection.damage import (
     STATE_OF_CODE,
     BlockResult,
@@ -169,11 +169,8 @@ def verify(
     now = datetime.fromtimestamp(began, UTC)
     levels = ("documents", "objects", *(("bytes",) if read is not None else ()))
     report = Report(store_name(hierarchy.store), levels, read or "", decode, now, now)
-    settings = CheckSettings(
-        location, hierarchy.allow, hierarchy.base, hierarchy.limits, per_second
-    )
     deadline = math.inf if time_limit is None else began + time_limit.total_seconds()
-    checker = BlockChecker(settings, hierarchy)
+    checker = BlockChecker(hierarchy, per_second)
     run = _Run(hierarchy, checker, known, asked, report, progress, deadline)
     run.find_nodes(None if arrays is None else list(arrays))
     with known, _executor(parallel) as executor:
