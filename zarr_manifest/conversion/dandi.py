@@ -14,17 +14,17 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
-import numpy as np
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarr_manifest.conversion.files import FileSources, file_url, read_hierarchy
 from zarr_manifest.conversion.nodes import ArrayNode, Node
+from zarr_manifest.conversion.renewal import with_states
 from zarr_manifest.conversion.zarr2 import read_zarr2
 from zarr_manifest.errors import InvalidEntryError, InvalidManifestError, SourceNotFoundError
 from zarr_manifest.format import METADATA_NAMES, Conditions, Limits, parse_conditions
 from zarr_manifest.locations import redact
-from zarr_manifest.manifest import TO_THE_END, Manifest, references_of
+from zarr_manifest.manifest import Manifest, references_of
 from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.writing import Call, in_threads
 
@@ -150,8 +150,4 @@ def _with_states(node: Node, prefix: str, states: Mapping[str, Conditions]) -> N
     stated: dict[tuple[int, str | None], Conditions] = {
         (n, None): state for n, state in enumerate(known) if state is not None
     }
-    sizes = [TO_THE_END if state is None else state.size for state in known]
-    numbers = references.columns().path_numbers
-    lengths = np.where(numbers < 0, references.columns().lengths, np.array([*sizes, 0])[numbers])
-    described = references.replaced(lengths=lengths).with_conditions(stated)
-    return replace(node, manifest=Manifest(described))
+    return replace(node, manifest=Manifest(with_states(references, stated)))

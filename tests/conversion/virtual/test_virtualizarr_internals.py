@@ -31,6 +31,8 @@ def test_the_columns_of_a_manifest() -> None:
     assert columns.inlined == {(1, 1): b"ab"}
     assert (columns.offsets[0, 0], columns.lengths[0, 0]) == (100, 24)
     assert columns.manifest().dict() == ChunkManifest(stated, shape=(2, 2)).dict()
+    scalar = ManifestColumns.of(ChunkManifest({"0": INLINE}, shape=(1,))).of_scalar()
+    assert (scalar.paths.shape, scalar.inlined) == ((), {(): b"ab"})
 
 
 def test_what_parsers_make(tmp_path: Path) -> None:

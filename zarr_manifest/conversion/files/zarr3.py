@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,15 @@ from zarr_manifest.conversion.nodes import (
     StreamedManifest,
     grid_of,
     refused,
+    whole,
 )
+from zarr_manifest.conversion.renewal import with_states
 from zarr_manifest.conversion.virtual import checked_metadata
 from zarr_manifest.conversion.zarr2 import by_owner, read_zarr2
 from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import (
     ArrayMetadata,
-    ChunkGrid,
+    Conditions,
     Limits,
     collect,
     strict,
@@ -46,7 +48,7 @@ from zarr_manifest.hierarchy import (
 )
 from zarr_manifest.hierarchy import Node as StoredNode
 from zarr_manifest.locations import Base, UrlLocation, quote_path
-from zarr_manifest.manifest import TO_THE_END, Manifest
+from zarr_manifest.manifest import Manifest, conditions_of
 from zarr_manifest.sources import Allow
 from zarr_manifest.stores import StoreLike, can_list, not_listable, object_url, store_failure
 from zarr_manifest.zarr_internals import sync
@@ -172,7 +174,7 @@ def read_named(
 
 def _read_named_v2(url: str, sources: FileSources, record_conditions: bool) -> Iterator[Node]:
     nodes = read_zarr2(url, allow=sources.allow)
-    objects = {each.url: each for each in _objects_below(url, sources)}
+    objects = _objects_below(url, sources)
     return (_with_states(node, objects, record_conditions) for node in nodes)
 
 
@@ -228,12 +230,12 @@ class _HierarchyNodes:
 
     # Manifest arrays -----------------------------------------------------------------
 
-    def _array(self, node: StoredNode) -> ArrayNode:
+    def _array(self, node: StoredNode) -> Node:
         metadata = checked_metadata(ArrayMetadata("", node.metadata).undeclared)
         documents = self._documents.get(node.path)
         if documents is None:
             strict(self._hierarchy.declaration(node))  # raises what is wrong with it
-            return ArrayNode(node.path, metadata, self._native(node, grid_of(metadata)))
+            return self._native(node, metadata)
         parts = StoredParts(documents.array, documents, self._roots, self._pace)
         partitions = documents.array.partitions
         if partitions is None:
@@ -243,15 +245,22 @@ class _HierarchyNodes:
 
     # Native arrays -------------------------------------------------------------------
 
-    def _native(self, node: StoredNode, grid: ChunkGrid) -> Manifest:
-        listed = self._objects(node.path)
+    def _native(self, node: StoredNode, metadata: dict[str, Any]) -> Node:
+        """Return a native array, each chunk of which is an object."""
+        grid, listed = grid_of(metadata), self._objects(node.path)
         if listed is None:
             keys = sync(self._hierarchy.native_chunks(node, grid))
-            urls = [object_url(self._roots, key).url for key in keys.values()]
-            return _whole_objects(grid.counts, list(keys), urls)
-        names = ChunkKeyEncoding(node.metadata, len(grid.shape)).chunks_among(listed, grid)
-        found = [listed[name] for name in names.values()]
-        return _as_listed(grid.counts, list(names), found, self._record_conditions)
+            urls = {index: object_url(self._roots, key).url for index, key in keys.items()}
+        else:
+            names = ChunkKeyEncoding(node.metadata, len(grid.shape)).chunks_among(listed, grid)
+            urls = {index: listed[name].url for index, name in names.items()}
+        manifest = Manifest.from_columns(
+            grid.counts,
+            paths=np.array(list(urls.values()), np.dtypes.StringDType()),
+            indices=np.array(list(urls), np.int64).reshape(len(urls), len(grid.counts)),
+        )
+        found = ArrayNode(node.path, metadata, manifest)
+        return _with_states(found, (listed or {}).values(), self._record_conditions)
 
     def _listed(self, paths: Sequence[str]) -> dict[str, Future[list[Listed]]]:
         """List native arrays, each alone: not the documents of others, which may be many."""
@@ -305,8 +314,7 @@ class _HierarchyNodes:
         for node in self._v2_nodes:
             if node.path == path:
                 listed = self._objects(path) if isinstance(node, ArrayNode) else None
-                objects = {each.url: each for each in (listed or {}).values()}
-                yield _with_states(node, objects, self._record_conditions)
+                yield _with_states(node, (listed or {}).values(), self._record_conditions)
 
     @functools.cached_property
     def _v2_nodes(self) -> list[Node]:
@@ -314,48 +322,17 @@ class _HierarchyNodes:
         return list(read_zarr2(self._hierarchy.store, url=url, allow=self._hierarchy.allow))
 
 
-def _with_states(node: Node, objects: Mapping[str, Listed], record_conditions: bool) -> Node:
-    """Return a node of Zarr v2 whose chunks have the sizes and states that were listed."""
+def _with_states(node: Node, objects: Iterable[Listed], record_conditions: bool) -> Node:
+    """Return a node whose chunks, which are objects, have the sizes and states that were listed."""
     if not isinstance(node, ArrayNode):
         return node
-    assert isinstance(node.manifest, Manifest)  # of Zarr v2
-    chunks = {index: objects.get(str(each.path)) for index, each in node.manifest.items()}
-    there = [each for each in chunks.values() if each is not None]
-    if len(there) < len(chunks):  # removed, or written, since; or they have no state
-        return node
-    manifest = _as_listed(node.manifest.grid_shape, list(chunks), there, record_conditions)
-    return dataclasses.replace(node, manifest=manifest)
-
-
-def _as_listed(
-    grid_shape: tuple[int, ...],
-    chunks: Sequence[tuple[int, ...]],
-    found: Sequence[Listed],
-    record_conditions: bool,
-) -> Manifest:
-    states = {each.url: each.conditions for each in found if each.conditions}
-    return _whole_objects(
-        grid_shape,
-        chunks,
-        [each.url for each in found],
-        lengths=[each.size or TO_THE_END for each in found],  # none may be 0
-        conditions=states if record_conditions else None,
-    )
-
-
-def _whole_objects(
-    grid_shape: tuple[int, ...],
-    chunks: Sequence[tuple[int, ...]],
-    urls: Sequence[str],
-    *,
-    lengths: Sequence[int] | None = None,
-    conditions: Mapping[str, Mapping[str, str | int]] | None = None,
-) -> Manifest:
-    return Manifest.from_columns(
-        grid_shape,
-        paths=np.array(urls, np.dtypes.StringDType()),
-        offsets=np.zeros(len(urls), np.int64),
-        lengths=None if lengths is None else np.array(lengths, np.int64),
-        indices=np.array(chunks, np.int64).reshape(len(chunks), len(grid_shape)),
-        conditions=conditions,
-    )
+    references, listed = whole(node), {each.url: each for each in objects}
+    states: dict[tuple[int, str | None], Conditions] = {
+        (number, None): conditions_of(path, listed[path].conditions)
+        for number, path in enumerate(references.paths)
+        if path in listed  # neither removed nor written since
+    }
+    found = with_states(references, states)
+    if not record_conditions:
+        found = found.replaced(extras={})  # whole objects have no others
+    return dataclasses.replace(node, manifest=Manifest(found))

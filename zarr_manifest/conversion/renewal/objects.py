@@ -163,6 +163,28 @@ def states_of(
     return dict(zip(wanted, found, strict=True))
 
 
+def with_states(
+    table: References, states: Mapping[tuple[int, str | None], Conditions]
+) -> References:
+    """Return references that state the conditions, and the lengths that follow from them.
+
+    Parameters
+    ----------
+    table : References
+        The references.
+    states : mapping of (int, str or None) to Conditions
+        Of objects, by the number of a path and the version that is read.
+    """
+    columns = table.columns()
+    sizes = np.zeros(len(table.paths) + 1, np.int64)  # the last one for rows without a path
+    for (number, _), state in states.items():
+        sizes[number] = state.size or 0
+    rest = sizes[np.maximum(columns.path_numbers, -1)] - columns.offsets
+    has_none = (columns.lengths == TO_THE_END) & (columns.path_numbers >= 0) & (rest > 0)
+    lengths = np.where(has_none, rest, columns.lengths)
+    return table.replaced(lengths=lengths).with_conditions(states)
+
+
 @dataclass(frozen=True)
 class ChunkReader:
     """Reads the chunks of an array: those with a checksum must have it, others be decodable.

@@ -22,6 +22,7 @@ from zarr_manifest.conversion.renewal import (
     recorded_objects,
     states_of,
     with_checksums,
+    with_states,
 )
 from zarr_manifest.conversion.snapshots.comparing import KINDS, compare_references
 from zarr_manifest.conversion.snapshots.copies import Copied, Copies
@@ -151,7 +152,7 @@ class Freezing:
         part = _Part(path, table, [self._place(each) for each in table.paths])
         self._hierarchy.sources.check(part.places)
         states = self._asked(part, is_listed=is_listed)
-        part = part._replace(table=_with_states(table, states))
+        part = part._replace(table=with_states(table, states))
         if self._copies is not None:
             return Manifest(self._copied(part, self._copies))
         if self._algorithm is not None:
@@ -358,20 +359,6 @@ def has_own_chunks(node: StoredNode) -> bool:
     if node.problem is not None:
         return False
     return node.is_v2 or (node.array is not None and not node.array.declaration)
-
-
-def _with_states(
-    table: References, states: Mapping[tuple[int, str | None], Conditions]
-) -> References:
-    """Return references that state the conditions, and the lengths that follow from them."""
-    columns = table.columns()
-    sizes = np.zeros(len(table.paths) + 1, np.int64)  # the last one for rows without a path
-    for (number, _), state in states.items():
-        sizes[number] = state.size or 0
-    rest = sizes[np.maximum(columns.path_numbers, -1)] - columns.offsets
-    has_none = (columns.lengths == TO_THE_END) & (columns.path_numbers >= 0) & (rest > 0)
-    lengths = np.where(has_none, rest, columns.lengths)
-    return table.replaced(lengths=lengths).with_conditions(states)
 
 
 def _require_same(found: Sequence[StoredNode], again: Sequence[StoredNode]) -> None:
