@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 
@@ -40,12 +39,11 @@ def test_the_functions_of_a_step_are_in_the_modules_that_it_names(step: str) -> 
         assert not class_name or re.search(rf"^class {class_name}\b", source, re.M), class_name
 
 
-@pytest.mark.slow
 def test_class_names_are_unique() -> None:
     names = Counter(
-        node.name
+        name
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
+        for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     )
+    assert names["ManifestStore"] == 1
     assert [name for name, count in names.items() if count > 1] == []

@@ -71,10 +71,10 @@ def test_chunks_are_read_once_in_merged_requests(root: Path, http_server: FileSe
 
 
 _PROGRAM = """
-import pkgutil, sys
+import importlib, sys
 import zarr_manifest as zm
-module, _, constant = "zarr_manifest.inspection.blocks._MOST_BYTES".rpartition(".")
-setattr(pkgutil.resolve_name(module), constant, 2**23)
+module, _, name = "zarr_manifest.inspection.blocks._MOST_BYTES".rpartition(".")
+setattr(importlib.import_module(module), name, 2**23)
 root, state, url = sys.argv[1:]
 report = zm.verify(root, read="all", state=state, allow=[url])
 """
