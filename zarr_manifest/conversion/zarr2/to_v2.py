@@ -33,7 +33,7 @@ from zarr_manifest.conversion.zarr2.codecs import (
 )
 from zarr_manifest.conversion.zarr2.fill_values import fill_value_for_masking
 from zarr_manifest.errors import NotConvertibleError, in_context
-from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, strict
+from zarr_manifest.format import ArrayMetadata, interpret_chunk_grid, join, strict
 
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _ORDERS = {"little": "<", "big": ">"}
@@ -55,6 +55,12 @@ class Zarr2Metadata(NamedTuple):
     node: dict[str, Any]
     attributes: dict[str, Any]
     notes: tuple[str, ...] = ()
+
+    def documents(self, path: str) -> dict[str, dict[str, Any]]:
+        """Return its documents by key, given its path."""
+        name = ".zarray" if "shape" in self.node else ".zgroup"
+        found = {join(path, name): self.node, join(path, ".zattrs"): self.attributes}
+        return {key: document for key, document in found.items() if document}
 
     def masked(self, *, is_complete: bool) -> Zarr2Metadata:
         """Return the metadata of an array with the fill value for xarray to mask what is missing.

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes, urls_of
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
-from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
+from zarr_manifest.conversion.nodes import ConversionReport, Progress
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
-from zarr_manifest.format import Limits, grid_indices, join
+from zarr_manifest.format import Limits, grid_indices
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import Columns, References, TextColumns
 from zarr_manifest.sources import Allow
@@ -84,7 +84,6 @@ def export_kerchunk_json(
     ['s3://b/f g', 8, 2]
     """
     report = ConversionReport()
-    tally = Tally(progress)
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     with (
         new_target(target, is_directory=False, overwrite=overwrite) as path,
@@ -93,34 +92,23 @@ def export_kerchunk_json(
         members = MembersFile(file)
 
         def add_group(path: str, metadata: Zarr2Metadata) -> None:
-            members.add(_documents(path, ".zgroup", metadata))
+            members.add(_documents(path, metadata))
 
         def add_array(node: ExportedArray) -> None:
             with members.all_or_none():
-                _add_array(node, members, report, tally)
+                below = f"{node.path}/" if node.path else ""
+                for block in map(node.load, node.blocks):
+                    members.add(members_of(block, below))
+                members.add(_documents(node.path, node.finish(report)))
 
         file.write(b'{"version": 1, "refs": {')
-        export_nodes(hierarchy, report, add_group, add_array)
+        export_nodes(hierarchy, report, progress, add_group, add_array)
         file.write(b"}}")
     return report
 
 
-def _documents(path: str, name: str, metadata: Zarr2Metadata) -> list[bytes]:
-    documents = {name: metadata.node, ".zattrs": metadata.attributes}
-    return [member(join(path, own), json.dumps(each)) for own, each in documents.items() if each]
-
-
-def _add_array(
-    node: ExportedArray, members: MembersFile, report: ConversionReport, tally: Tally
-) -> None:
-    below = f"{node.path}/" if node.path else ""
-    stated_bytes, chunks = 0, 0
-    for block in map(node.load, node.blocks):
-        members.add(members_of(block, below))
-        stated_bytes += block.stated_bytes
-        chunks += len(block)
-        tally.add(node.path, len(block))
-    members.add(_documents(node.path, ".zarray", node.finish(report, chunks, stated_bytes)))
+def _documents(path: str, metadata: Zarr2Metadata) -> list[bytes]:
+    return [member(key, json.dumps(each)) for key, each in metadata.documents(path).items()]
 
 
 # Number of references that are written at a time: they fit into a processor's cache.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarr_manifest.conversion.kerchunk.urls import kerchunk_url
-from zarr_manifest.conversion.nodes import ConversionReport, grid_of, refused
+from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally, grid_of, refused
 from zarr_manifest.conversion.zarr2 import (
     Zarr2Metadata,
     convert_array_to_zarr2,
@@ -67,17 +67,22 @@ class ExportedArray:
         Its v3 metadata.
     converted : Zarr2Metadata
         Its v2 metadata, but for the fill value, which depends on whether chunks are missing.
+    tally : Tally
+        Counts references that are loaded.
     """
 
     hierarchy: InspectedHierarchy
     node: Node
     converted: Zarr2Metadata
+    tally: Tally
     blocks: Iterable[Partition] = (None,)
     """The partitions that may have references, in C order; None if the manifest has none."""
     _grid: ChunkGrid = field(init=False)
     _documents: ManifestDocuments | None = None
     _roots: list[UrlLocation] = field(init=False)
     _fill_chunk: bytes | None = None
+    _references: int = 0
+    _stated_bytes: int = 0
     # What kerchunk cannot express; ``{}`` in a text stands for the number of chunks.
     _dropped: Counter[str] = field(default_factory=Counter[str])
 
@@ -111,22 +116,23 @@ class ExportedArray:
             They cannot be read, or kerchunk cannot express an entry.
         """
         if self._documents is None:
-            return self._native()
-        with in_context(array=self.path):
-            loaded = sync(self._documents.partition(block))
-            return self._references(loaded.manifest, loaded.locations)
+            found = self._native()
+        else:
+            with in_context(array=self.path):
+                loaded = sync(self._documents.partition(block))
+                found = self._expressed(loaded.manifest, loaded.locations)
+        self._references += len(found)
+        self._stated_bytes += found.stated_bytes
+        self.tally.add(self.path, len(found))
+        return found
 
-    def finish(self, report: ConversionReport, references: int, stated_bytes: int) -> Zarr2Metadata:
+    def finish(self, report: ConversionReport) -> Zarr2Metadata:
         """Return the v2 metadata of the array, after all blocks have been loaded, and report it.
 
         Parameters
         ----------
         report : ConversionReport
             Counts it.
-        references : int
-            Number of its chunks that have one.
-        stated_bytes : int
-            Sum of the lengths that they state.
 
         Raises
         ------
@@ -135,12 +141,12 @@ class ExportedArray:
         """
         if self._documents is not None:
             sync(self._documents.check_missing())
-        is_complete = references == math.prod(self._grid.counts)
+        is_complete = self._references == math.prod(self._grid.counts)
         converted = self.converted.masked(is_complete=is_complete)
         left_out = (what.format(counted(n, "chunk")) for what, n in sorted(self._dropped.items()))
         report.arrays += 1
-        report.references += references
-        report.stated_bytes += stated_bytes
+        report.references += self._references
+        report.stated_bytes += self._stated_bytes
         report.notes += [(self.path, note) for note in (*converted.notes, *left_out)]
         return converted
 
@@ -155,7 +161,7 @@ class ExportedArray:
 
     # What kerchunk can express --------------------------------------------------
 
-    def _references(self, manifest: References, locations: Sequence[Location]) -> References:
+    def _expressed(self, manifest: References, locations: Sequence[Location]) -> References:
         columns = manifest.columns()
         if columns.lengths.min(initial=1) < 1:
             _require_lengths(manifest)
@@ -246,6 +252,7 @@ def _require_lengths(manifest: References) -> None:
 def export_nodes(
     hierarchy: InspectedHierarchy,
     report: ConversionReport,
+    progress: Progress | None,
     add_group: Callable[[str, Zarr2Metadata], None],
     add_array: Callable[[ExportedArray], None],
 ) -> None:
@@ -257,6 +264,8 @@ def export_nodes(
         Its native arrays can only be exported if it can be listed.
     report : ConversionReport
         Counts the nodes.
+    progress : callable or None
+        Called after each block of references.
     add_group, add_array : callable
         Write a group, of which the path and the metadata are given, and an array.
 
@@ -266,6 +275,7 @@ def export_nodes(
         ``source_not_found``: there is no hierarchy; ``source_error``: its nodes cannot be
         listed.
     """
+    tally = Tally(progress)
     for node in sync(hierarchy.nodes()):
         try:
             node.require_v3()
@@ -274,6 +284,6 @@ def export_nodes(
                 report.groups += 1
             else:
                 converted = convert_array_to_zarr2(node.metadata, path=node.path)
-                add_array(ExportedArray(hierarchy, node, converted))
+                add_array(ExportedArray(hierarchy, node, converted, tally))
         except ManifestError as error:
             report.refused.append(refused(node.path, error))

@@ -18,10 +18,10 @@ import numpy as np
 from zarr_manifest.conversion.kerchunk.export.nodes import ExportedArray, export_nodes, urls_of
 from zarr_manifest.conversion.kerchunk.local_paths import new_target
 from zarr_manifest.conversion.kerchunk.parquet import arrow, parquet
-from zarr_manifest.conversion.nodes import ConversionReport, Progress, Tally
+from zarr_manifest.conversion.nodes import ConversionReport, Progress
 from zarr_manifest.conversion.zarr2 import Zarr2Metadata
 from zarr_manifest.errors import ManifestError, NotConvertibleError
-from zarr_manifest.format import Limits, ancestors, join
+from zarr_manifest.format import Limits, ancestors
 from zarr_manifest.hierarchy import InspectedHierarchy
 from zarr_manifest.manifest import References
 from zarr_manifest.sources import Allow
@@ -57,7 +57,7 @@ def export_kerchunk_parquet(
     overwrite : bool
         Replace an existing reference set in Parquet, once all is written.
     progress : callable, optional
-        Called after each file with the path of the array, the number of references so
+        Called after each block with the path of the array, the number of references so
         far, and None: how many there are is not known.
 
     Returns
@@ -86,20 +86,19 @@ def export_kerchunk_parquet(
         raise ValueError(f"record_size must be at least 1, not {record_size}")
     hierarchy = InspectedHierarchy.open(location, allow=allow, base=base, limits=limits)
     with new_target(target, is_directory=True, overwrite=overwrite) as directory:
-        export = _Export(directory, record_size, Tally(progress))
-        return export.run(hierarchy)
+        export = _Export(directory, record_size)
+        return export.run(hierarchy, progress)
 
 
 @dataclass(slots=True)
 class _Export:
     directory: Path
     record_size: int
-    tally: Tally
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ConversionReport = field(default_factory=ConversionReport)
 
-    def run(self, hierarchy: InspectedHierarchy) -> ConversionReport:
-        export_nodes(hierarchy, self.report, self._add_group, self._add_array)
+    def run(self, hierarchy: InspectedHierarchy, progress: Progress | None) -> ConversionReport:
+        export_nodes(hierarchy, self.report, progress, self._add_group, self._add_array)
         self._add_implicit_groups()
         self.directory.mkdir(parents=True, exist_ok=True)
         content = {"metadata": self.documents, "record_size": self.record_size}
@@ -117,33 +116,27 @@ class _Export:
                     self.documents[f"{below}.zgroup"] = {"zarr_format": 2}
                     self.report.groups += 1
 
-    def _add(self, path: str, name: str, metadata: Zarr2Metadata) -> None:
-        self.documents[join(path, name)] = metadata.node
-        if metadata.attributes:
-            self.documents[join(path, ".zattrs")] = metadata.attributes
-
     def _add_group(self, path: str, metadata: Zarr2Metadata) -> None:
-        self._add(path, ".zgroup", metadata)
+        self.documents |= metadata.documents(path)
 
     def _add_array(self, array: ExportedArray) -> None:
         _require_addressable(array.path)
         try:
-            references, stated = self._write(array)
-            self._add(array.path, ".zarray", array.finish(self.report, references, stated))
+            self._write(array)
+            self.documents |= array.finish(self.report).documents(array.path)
         except ManifestError:
             if (directory := self.directory / array.path).exists():
                 shutil.rmtree(directory)
             raise
 
-    def _write(self, array: ExportedArray) -> tuple[int, int]:
-        """Write references file by file; return their number, and that of bytes they refer to.
+    def _write(self, array: ExportedArray) -> None:
+        """Write references file by file.
 
         A file is a run of chunks in C order, while a manifest comes in blocks of the grid: a block
         is loaded for the first file that needs it, and dropped after the last one. So at most one
         row of blocks is in memory. Runs without references take no time, because a grid may have
         far more chunks than references.
         """
-        written = stated = 0
         held: list[References] = []
         # In C order, blocks come in the order of their first chunks.
         ahead = ((array.first_chunk(block), block) for block in array.blocks)
@@ -158,15 +151,10 @@ class _Export:
             parts = [part for each in held if len(part := each.between(start, stop))]
             if parts:
                 self._write_file(self.directory / array.path / f"refs.{record}.parq", start, parts)
-                references = sum(map(len, parts))
-                self.tally.add(array.path, references)
-                written += references
-                stated += sum(part.stated_bytes for part in parts)
             rest = [(chunk, each) for each in held if (chunk := each.next_chunk(stop)) is not None]
             held = [each for _, each in rest]
             next_block = [] if coming is None else [coming[0]]
             start = min([*next_block, *(chunk for chunk, _ in rest)], default=None)
-        return written, stated
 
     def _write_file(self, file: Path, start: int, parts: Sequence[References]) -> None:
         pa = arrow()
