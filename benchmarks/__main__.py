@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import page
@@ -47,6 +48,9 @@ def _measure(names: list[str], arguments: argparse.Namespace) -> Results:
     passes = arguments.passes or (1 if arguments.quick else 3)
     effort = Effort(arguments.quick, arguments.huge, passes)
     results = Results(effort, description())
+    if arguments.again:
+        results = Results.load(SAVED)
+        effort = replace(results.effort, passes=passes)
     for name in (*names, *(SWEEPS if arguments.write_docs else ())):
         run_group({**GROUPS, **SWEEPS}[name](effort), effort, results, to_stderr)
         results.save(SAVED)
@@ -73,6 +77,11 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--saved", action="store_true", help=f"measure nothing: use {SAVED}, of the last run"
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help=f"measure as much data as in {SAVED}, and keep the least of both",
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(known):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import main
+from benchmarks import cases
+from benchmarks.__main__ import SAVED, main
+from benchmarks.cases import Group
+from benchmarks.effort import Effort
+from benchmarks.results import Results
+from benchmarks.rows import GROUPS
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +30,26 @@ def test_a_group_is_measured_and_shown_again(
     monkeypatch.setattr(sys, "argv", ["benchmarks", "native", "--saved"])
     assert main() == 0
     assert capsys.readouterr().out == printed.out
+
+
+def test_what_is_measured_again_adds_to_what_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved = Results(Effort(quick=True, passes=1), numbers={"R5 read": {cases.US: {"wall": 1.0}}})
+    saved.save(SAVED)
+    native = GROUPS["native"]
+    efforts: list[Effort] = []
+
+    def group(effort: Effort) -> Group:
+        efforts.append(effort)
+        return replace(native(effort), cases=())
+
+    monkeypatch.setitem(GROUPS, "native", group)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "native", "--again", "--passes", "2"])
+    assert main() == 0
+    assert efforts[0] == Effort(quick=True, passes=2)
+    assert Results.load(SAVED) == saved
 
 
 def test_unknown_names_are_usage_errors(
