@@ -1,29 +1,43 @@
-"""One file: parsed, checked against its size, and scanned."""
+"""One file: parsed, checked against its size, opened with the values that count, and scanned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zarr_manifest import __version__
 from zarr_manifest.conversion.files.finding import FoundFile
 from zarr_manifest.conversion.files.formats import FORMATS, read_tree
-from zarr_manifest.conversion.files.opened_files import read_variable
 from zarr_manifest.conversion.files.scan_documents import FileScan, Identity, KeptScans
 from zarr_manifest.conversion.files.sources import FileSources, ObjectState
-from zarr_manifest.conversion.files.trees import FOREIGN_ERRORS, ParsedFile, beyond_the_end
+from zarr_manifest.conversion.files.trees import (
+    FOREIGN_ERRORS,
+    ParsedFile,
+    beyond_the_end,
+    explained,
+)
 from zarr_manifest.conversion.files.typed_values import can_hold
-from zarr_manifest.conversion.joining import is_coordinate
+from zarr_manifest.conversion.joining import (
+    Input,
+    UnreadableValues,
+    digest_of,
+    is_coordinate,
+    values_of,
+    variable_of,
+)
 from zarr_manifest.conversion.nodes import ArrayNode, Node, not_convertible, whole
 from zarr_manifest.conversion.renewal import recorded_objects, with_checksums
 from zarr_manifest.conversion.values import unstable_types_accepted
-from zarr_manifest.errors import SourceChangedError
+from zarr_manifest.errors import ManifestError, SourceChangedError
 from zarr_manifest.format import Conditions, compute_checksum
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, conditions_of
-from zarr_manifest.sources import Allow, access_by_prefix, in_own_loop
+from zarr_manifest.sources import Access, Allow, access_by_prefix, in_own_loop
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 INLINE_LIMIT = 2**20
 
@@ -178,6 +192,101 @@ def _within_objects(node: Node, sources: FileSources, states: dict[str, ObjectSt
         if stated.stop > size:
             return not_convertible(node.path, beyond_the_end(stated.stop, path, size))
     return node
+
+
+# Opened, to be joined with others --------------------------------------------------
+
+
+def opened(
+    url: str,
+    parsed: ParsedFile,
+    sources: FileSources,
+    loadable: Collection[str] | None,
+    concat_dim: str | None,
+    loaded: Mapping[str, xr.Variable] | None = None,
+) -> Input:
+    """Return a file or a hierarchy, ready to be joined with others: with the values that count.
+
+    Parameters
+    ----------
+    url : str
+        Its URL.
+    parsed : ParsedFile
+        Its content. Manifests are held.
+    sources : FileSources
+        Reads the variables to load.
+    loadable : collection of str or None
+        Names of variables to load; by default, one-dimensional coordinates named after
+        their dimension, and the single value of a file along a new dimension.
+    concat_dim : str or None
+        Dimension along which files are concatenated.
+    loaded : mapping of str to Variable, optional
+        By path, variables that have been loaded, and need not be read.
+
+    Raises
+    ------
+    ManifestError
+        Values that count cannot be read.
+    """
+    found = Input.of(redact(url), parsed.nodes, {})
+    found.stored, found.conditions = parsed.meanings, parsed.conditions
+    values: dict[str, Any] = {}
+    for path, node in found.arrays.items():
+        if _is_wanted(node, loadable, concat_dim):
+            known = (loaded or {}).get(path)
+            values[path] = read_variable(node, sources) if known is None else known
+    found.arrays = {path: node for path, node in found.arrays.items() if path not in values}
+    found.loaded = values
+    return found
+
+
+def _is_wanted(node: ArrayNode, loadable: Collection[str] | None, concat_dim: str | None) -> bool:
+    """Whether the values of an array count."""
+    name = node.path.rpartition("/")[2]
+    if loadable is not None:
+        return name in loadable
+    return is_coordinate(node) or (name == concat_dim and not node.metadata["shape"])
+
+
+def read_variable(node: ArrayNode, sources: FileSources) -> xr.Variable:
+    """Return an array as a variable with its values, as stored, where its references say."""
+    # As stored: their meaning has to be compared with that in other files.
+    found: xr.Variable = variable_of(node, _readable(node, sources))
+    return found
+
+
+def _readable(node: ArrayNode, sources: FileSources) -> Mapping[str, Access]:
+    return sources.readable_by_stores(whole(node).paths)
+
+
+# Whether values are the same --------------------------------------------------------------
+
+
+@unstable_types_accepted
+def digests_of(arrays: Mapping[str, ArrayNode], sources: FileSources) -> dict[str, str]:
+    """Return texts that are the same for arrays with the same values.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ArrayNode
+        By path. All their chunks are read, one array at a time.
+    sources : FileSources
+        Reads them.
+
+    Returns
+    -------
+    dict of str to str
+        An `UnreadableValues` for those that cannot be read.
+    """
+    found: dict[str, str] = {}
+    for path, node in arrays.items():
+        try:
+            found[path] = digest_of(values_of(node, _readable(node, sources)))
+        except ManifestError as error:
+            found[path] = UnreadableValues(error.message)
+        except FOREIGN_ERRORS as error:
+            found[path] = UnreadableValues(explained(error))
+    return found
 
 
 # Scanned ---------------------------------------------------------------------------------

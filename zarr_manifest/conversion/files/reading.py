@@ -19,8 +19,14 @@ from zarr_manifest.conversion.files.finding import (
     unusable_files,
 )
 from zarr_manifest.conversion.files.formats import ZARR_FORMATS
-from zarr_manifest.conversion.files.opened_files import KnownArrays, digests_of, opened
-from zarr_manifest.conversion.files.parsing import INLINE_LIMIT, FileWork, load_variable, parse_file
+from zarr_manifest.conversion.files.parsing import (
+    INLINE_LIMIT,
+    FileWork,
+    digests_of,
+    load_variable,
+    opened,
+    parse_file,
+)
 from zarr_manifest.conversion.files.scan_documents import FileScan
 from zarr_manifest.conversion.files.scanning import (
     Scan,
@@ -36,6 +42,7 @@ from zarr_manifest.conversion.files.zarr3 import read_named
 from zarr_manifest.conversion.joining import (
     Input,
     JoinRules,
+    KnownInputs,
     is_coordinate,
     join_inputs,
     joined_values,
@@ -353,7 +360,7 @@ class _AllOpened:
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     conditions: dict[str, Mapping[str, str | int]] = field(default_factory=dict[str, Any])
     coordinates: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    known: KnownArrays = field(default_factory=KnownArrays)
+    known: KnownInputs = field(default_factory=KnownInputs)
 
     def add(self, number: int, found: Input | Unusable) -> None:
         """Add a file, or a hierarchy."""

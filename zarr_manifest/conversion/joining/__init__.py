@@ -14,6 +14,7 @@ from zarr_manifest.conversion.joining.comparing import (
 )
 from zarr_manifest.conversion.joining.inputs import (
     Input,
+    KnownInputs,
     is_held,
     stored_variable,
     values_of,

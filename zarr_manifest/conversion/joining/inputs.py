@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 import zarr
@@ -139,6 +139,55 @@ class Input:
         if self.loaded is not None and path in self.loaded:
             return self.loaded[path]
         return variable_of(self.arrays[path], self.allow)
+
+
+class KnownInputs:
+    """What the file before consists of: files mostly are alike, and there are many."""
+
+    def __init__(self) -> None:
+        self._variables: dict[str, Any] = {}
+        self._others: dict[str, tuple[str, Any]] = {}
+
+    def shared[T](self, name: str, value: T) -> T:
+        """Return a value, or an equal one, in which values also have the same types."""
+        about, found = self._others.get(name, (None, None))
+        if found is value or about == repr(value):
+            return cast("T", found)
+        self._others[name] = repr(value), value
+        return value
+
+    def alike(self, found: Input) -> Input:
+        """Return what is joined, which shares what is equal in the one before."""
+        loaded = {path: self.variable(path, each) for path, each in (found.loaded or {}).items()}
+        arrays = {
+            path: replace(node, metadata=self.shared(f"{path}/zarr.json", node.metadata))
+            for path, node in found.arrays.items()
+        }
+        return replace(
+            found,
+            groups=self.shared("groups", found.groups),
+            arrays=arrays,
+            loaded=loaded,
+            stored=self.shared("stored", found.stored),
+            paths=self.shared("paths", found.paths),
+            notes=self.shared("notes", found.notes),
+        )
+
+    def variable(self, path: str, variable: Any) -> Any:
+        """Return a variable, or an equal one."""
+        other = self._variables.get(path)
+        is_equal = (
+            other is not None
+            and variable.dtype == other.dtype
+            and variable.encoding == other.encoding
+            and variable.dims == other.dims
+            and variable.shape == other.shape
+            and bool((variable.values == other.values).all())
+            and repr(variable.attrs) == repr(other.attrs)
+        )
+        if not is_equal:
+            self._variables[path] = variable
+        return self._variables[path]
 
 
 @unstable_types_accepted
