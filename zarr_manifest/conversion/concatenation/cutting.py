@@ -22,7 +22,7 @@ from zarr_manifest.conversion.joining import (
     require_one_length,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, StreamedManifest
-from zarr_manifest.errors import NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError, in_context
 from zarr_manifest.sources import Allow, access_by_prefix
 from zarr_manifest.stores import StoreLike
 
@@ -103,10 +103,8 @@ def cut_input(given: Input, dim: str, start: int, stop: int | None) -> Input:
     for path, node, axis in given.along(dim):
         length: int = node.metadata["shape"][axis]
         end = length if stop is None else min(stop, length)
-        try:
+        with in_context(array=path):
             arrays[path] = cut(node, axis, min(start, end), end, partial(given.variable, path))
-        except NotConvertibleError as error:
-            raise error.in_context(array=path) from error.__cause__
     return replace(given, arrays=arrays)
 
 

@@ -19,7 +19,7 @@ from zarr_manifest.conversion.files import documents_along, is_as_written
 from zarr_manifest.conversion.joining import Input, JoinedArray, Joint, Placement, chunks_of
 from zarr_manifest.conversion.nodes import ArrayNode, Node, StreamedManifest, parts_of
 from zarr_manifest.conversion.target import SourcePaths
-from zarr_manifest.errors import ManifestError, NotConvertibleError, WriteConflictError
+from zarr_manifest.errors import NotConvertibleError, WriteConflictError, in_context
 from zarr_manifest.format import (
     DIGEST_PLACEHOLDER,
     ArrayMetadata,
@@ -176,10 +176,8 @@ class Growing:
             return list(threads.map(functools.partial(self._set_named, replaced), arrays))
 
     def _set_named(self, replaced: Sequence[tuple[range, Input]] | None, array: JoinedArray) -> int:
-        try:
+        with in_context(array=array.path):
             return self._set(array, replaced)
-        except ManifestError as error:
-            raise error.in_context(array=array.path) from error.__cause__
 
     def commit(self) -> None:
         """Change all arrays at once.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,21 +55,6 @@ def refs_number(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-class RefsBatch(NamedTuple):
-    """References of some chunks that follow one another.
-
-    Attributes
-    ----------
-    references : References
-        Ready for a manifest.
-    relative : frozenset of str
-        Paths relative to the working directory.
-    """
-
-    references: References
-    relative: frozenset[str]
-
-
 @dataclass(frozen=True, slots=True)
 class RefsFiles:
     """The files of one array.
@@ -84,12 +69,18 @@ class RefsFiles:
         Number of chunks of the array along every dimension.
     to_reference : SourceUrls
         Turns kerchunk's paths into URL references.
+
+    Attributes
+    ----------
+    relative : set of str
+        Paths relative to the working directory, among those that were read.
     """
 
     directory: Path
     record_size: int
     grid_shape: tuple[int, ...]
     to_reference: SourceUrls
+    relative: set[str] = field(default_factory=set[str], init=False)
 
     @property
     def chunk_count(self) -> int:
@@ -114,7 +105,7 @@ class RefsFiles:
             ) from error
         return sorted(number for number in numbers if number is not None)
 
-    def batches(self) -> Iterator[RefsBatch]:
+    def batches(self) -> Iterator[References]:
         """Yield the references of all chunks in C order, in batches of limited size.
 
         Raises
@@ -193,7 +184,7 @@ class RefsFiles:
 
     # Its rows ----------------------------------------------------------------
 
-    def _interpret(self, record: int, first: int, batch: Any) -> RefsBatch:
+    def _interpret(self, record: int, first: int, batch: Any) -> References:
         with in_context(location=str(self.directory / f"refs.{record}.parq")):
             try:
                 return self._interpreted(first, batch)
@@ -202,7 +193,7 @@ class RefsFiles:
             except arrow().ArrowException as error:
                 raise NotConvertibleError(f"a column cannot be used: {error}") from error
 
-    def _interpreted(self, first: int, batch: Any) -> RefsBatch:
+    def _interpreted(self, first: int, batch: Any) -> References:
         offsets, sizes = _integers(batch, "offset"), _integers(batch, "size")
         columns = ReferenceColumns(np.empty(0, np.int32), offsets, sizes, self.to_reference)
         columns.take_urls(*_urls(batch))
@@ -211,8 +202,8 @@ class RefsFiles:
         columns.path_numbers[list(columns.inline)] = -1
         _require_ranges(first, columns.path_numbers >= 0, offsets, sizes)
         sizes[sizes == 0] = TO_THE_END
-        references = columns.references(self.grid_shape, np.arange(first, first + len(batch)))
-        return RefsBatch(references, frozenset(columns.relative))
+        self.relative.update(columns.relative)
+        return columns.references(self.grid_shape, np.arange(first, first + len(batch)))
 
 
 def _urls(batch: Any) -> tuple[list[str], _Integers]:

@@ -211,15 +211,11 @@ class RefsPartitions:
             blocks = (
                 block
                 for batch in self.files.batches()
-                for block in batch.references.blocks(self.partition_shape)
+                for block in batch.blocks(self.partition_shape)
             )
             for _, parts in itertools.groupby(blocks, key=lambda block: block[0]):
                 yield Manifest(join_references((part for _, part in parts), self.files.grid_shape))
             self.was_read = True
-
-    def first_relative(self) -> frozenset[str]:
-        """Return the relative file paths among the first references."""
-        return next((batch.relative for batch in self.files.batches()), frozenset[str]())
 
 
 # Its nodes ---------------------------------------------------------------------------
@@ -263,20 +259,17 @@ class _Importer:
             at_most = min(files.chunk_count, len(files.present()) * files.record_size)
             manifest: Manifest | StreamedManifest
             if at_most <= self.stream_above:
-                batches = list(files.batches())
-                references = (each.references for each in batches)
-                manifest = Manifest(join_references(references, plan.grid_shape))
-                relative = frozenset[str]().union(*(each.relative for each in batches))
+                manifest = Manifest(join_references(files.batches(), plan.grid_shape))
             else:
                 most = min(_PARTITION, self.stream_above)
                 shape = contiguous_partition_shape(plan.grid_shape, most)
                 parts = RefsPartitions(plan.path, shape, files)
-                relative = parts.first_relative()
+                next(files.batches(), None)  # for the notes
                 manifest = StreamedManifest(shape, parts)
                 self._streams.append(parts)
         except ManifestError as error:
             return refused(plan.path, error)
-        notes += tuple(relative_path_notes(relative))
+        notes += tuple(relative_path_notes(files.relative))
         return ArrayNode(plan.path, plan.metadata, manifest, notes)
 
     def _without_metadata(self) -> Iterator[RefusedNode]:
