@@ -13,6 +13,7 @@ import zarr
 from obstore.store import S3Store
 
 import zarr_manifest as zm
+from tests.properties import THOROUGH
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import (
     ArrayNode,
@@ -74,14 +75,19 @@ def days(first: int, stop: int, arrays: int = ARRAYS) -> list[Node]:
     return found
 
 
+LAYOUTS: list[Any] = [
+    ("inline", {}, 2),  # its metadata are read and written
+    ("partitions", {"inline_below": 0, "partition_shape": (2,)}, 4),
+]
+# As many objects, which are requested in the same way.
+MORE_LAYOUTS: list[Any] = [
+    ("document", {"inline_below": 0}, 4),
+    ("full-partitions", {"inline_below": 0, "partition_shape": (3,)}, 4),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "layout", "of_each"),
-    [
-        ("inline", {}, 2),  # its metadata are read and written
-        ("document", {"inline_below": 0}, 4),
-        ("partitions", {"inline_below": 0, "partition_shape": (2,)}, 4),
-        ("full-partitions", {"inline_below": 0, "partition_shape": (3,)}, 4),
-    ],
+    ("name", "layout", "of_each"), LAYOUTS + (MORE_LAYOUTS if THOROUGH else [])
 )
 def test_an_append(far: S3Server, name: str, layout: dict[str, Any], of_each: int) -> None:
     place = store(far, name)

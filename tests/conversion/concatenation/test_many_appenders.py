@@ -97,11 +97,14 @@ def assert_all_there(place: Place, allow: Path, count: int = DAYS) -> None:
     assert zm.validate(store_at(place), allow=[allow]) == []
 
 
+# Puts that are conditional, as S3 has them, meet in `tests/writing/test_writing_races.py`, too.
+PLACES: list[Any] = [("directory", {"partition_shape": (16, 1, 1)})]
+if THOROUGH:
+    PLACES.append(("S3", {}))
+
+
 @pytest.mark.parametrize(
-    ("place", "layout"),
-    [("directory", {"partition_shape": (16, 1, 1)}), ("S3", {})],
-    indirect=["place"],
-    ids=["directory", "S3"],
+    ("place", "layout"), PLACES, indirect=["place"], ids=["directory", "S3"][: len(PLACES)]
 )
 def test_processes_append_the_same_files(
     place: Place, files: tuple[Path, list[list[Node]]], layout: dict[str, Any]

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 import zarr
 
+from tests.combinations import crossed
 from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     convert,
@@ -113,8 +114,10 @@ def test_what_a_format_lacks_is_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
-@pytest.mark.parametrize("records", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("records", "kind"),
+    crossed([3, 0, 1], ["NETCDF3_64BIT_DATA", "NETCDF3_64BIT_OFFSET", "NETCDF3_CLASSIC"]),
+)
 def test_netcdf_classic_files_read_as_netcdf4_reads_them(
     tmp_path: Path, kind: Any, records: int
 ) -> None:

@@ -128,19 +128,21 @@ def test_what_would_be_read_as_something_else_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("unit", "hours"), [(1, 1), (11, 6), (2, 24)])
-def test_messages_before_their_reference_time(unit: int, hours: int, tmp_path: Path) -> None:
-    products = [_product(time=(1 << 31) + 3, unit=unit), _product(time=0)]
+def test_messages_before_their_reference_time(tmp_path: Path) -> None:
+    hours = {2: 24, 11: 6, 1: 1}  # by unit
+    products = [*(_product(time=(1 << 31) + 3, unit=unit) for unit in hours), _product(time=0)]
     found = _convert(tmp_path, *(_message(_field(product=product)) for product in products))
     assert found.refused == {}
     with xr.open_dataset(
         found.root, group="hag/instant", engine="zarr-manifest", allow=["/"], consolidated=False
     ) as opened:
         reference = np.datetime64("2024-01-31T18:00")
-        expected = [reference - np.timedelta64(3 * hours, "h"), reference]
-        assert opened["time"].values.tolist() == np.array(expected, "M8[ns]").tolist()
+        before = [reference - np.timedelta64(3 * each, "h") for each in hours.values()]
+        expected = np.array([*before, reference], "M8[ns]")
+        assert opened["time"].values.tolist() == expected.tolist()
         assert same(
-            opened["tmp"].values, np.stack([_VALUES, _VALUES])[:, None].reshape(opened["tmp"].shape)
+            opened["tmp"].values,
+            np.stack([_VALUES] * len(expected))[:, None].reshape(opened["tmp"].shape),
         )
         assert opened["tmp"].attrs["reference_date"] == "2024-01-31T18:00:00+00:00"
 

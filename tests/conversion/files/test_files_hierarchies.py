@@ -15,6 +15,7 @@ from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
 from tests import hierarchies
+from tests.combinations import combinations
 from tests.conversion.files.converted_files import same
 from tests.hierarchies import Values, consolidate, declare_manifest, in_memory, read
 from tests.servers.http_files import FileServer
@@ -169,7 +170,7 @@ def test_a_hierarchy_on_a_web_server(root: Path, values: Values) -> None:
         assert (refused.code, "cannot be listed" in refused.reason) == ("source_error", True)
 
 
-@pytest.mark.parametrize("by", ["url", "store"])
+@pytest.mark.parametrize("by", combinations(["url", "store"], besides=["url"]))
 def test_a_hierarchy_in_a_bucket(
     s3_server: S3Server, s3_bucket: str, root: Path, values: Values, tmp_path: Path, by: str
 ) -> None:

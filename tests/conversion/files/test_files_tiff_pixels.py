@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.combinations import combinations
 from tests.conversion.files.converted_files import (
     IGNORED_WARNINGS,
     convert,
     same,
 )
-from tests.properties import THOROUGH
 
 pytestmark = [pytest.mark.filterwarnings(text) for text in IGNORED_WARNINGS]
 
@@ -51,9 +51,7 @@ TIFFS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "code", ["u1", "u2", "i2", "u4", "f4", "f8"] if THOROUGH else ["u1", "i2", "f4"]
-)
+@pytest.mark.parametrize("code", combinations(["u1", "u2", "i2", "u4", "f4", "f8"], besides=["u1"]))
 @pytest.mark.parametrize("layout", TIFFS)
 def test_tiff_images_read_as_tifffile_reads_them(tmp_path: Path, layout: str, code: str) -> None:
     tifffile = pytest.importorskip("tifffile")

@@ -42,6 +42,7 @@ from zarr_manifest.conversion import lock, upgrade
 
 # What each wrote is upgraded in place; a copy is made by the same steps.
 OLDER = RELEASES if THOROUGH else RELEASES[:1]
+COPIED = SOURCES if THOROUGH else SOURCES[:2]
 
 pytestmark = [
     pytest.mark.slow,
@@ -92,10 +93,10 @@ def test_a_dry_run_says_what_a_run_does(release: str, writer: Path) -> None:
     )
 
 
-# What is read and repaired, `test_values` shows for all; how it is copied, one of each does.
+# What is read and repaired, `test_values` shows for all; how it is copied, few do.
 @pytest.mark.parametrize(
     ("release", "source"),
-    sorted({(RELEASES[-1], source) for source in SOURCES} | {(r, SOURCES[0]) for r in OLDER}),
+    sorted({(RELEASES[-1], source) for source in COPIED} | {(r, SOURCES[0]) for r in OLDER}),
 )
 def test_a_copy_leaves_the_original(release: str, source: str, writer: Path) -> None:
     root = unpack(release, source, writer)
