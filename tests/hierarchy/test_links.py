@@ -115,7 +115,7 @@ def make() -> Callable[[Path], Any]:
 
     What is refused of a plain directory, is stated by the conformance corpus.
     """
-    return OTHERS["wrappers"]
+    return OTHERS["wrapper"]
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_metadata_behind_links(
 
 
 @pytest.mark.parametrize("target", ["f.bin", "nothing"])
-@pytest.mark.parametrize("kind", ["path", "wrappers"])
+@pytest.mark.parametrize("kind", ["path", "wrapper"])
 def test_every_way_to_read(root: Path, private: Path, kind: str, target: str) -> None:
     (root / "native/c/1").unlink()
     (root / "native/c/1").symlink_to(private / target)

@@ -18,7 +18,7 @@ import zarr
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import LocalStore, LoggingStore, MemoryStore, ObjectStore, WrapperStore
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarr_manifest as zm
 from tests.combinations import crossed
@@ -52,7 +52,7 @@ def opened(store: Store, path: str = "g/x", mode: Any = "r+") -> Any:
 
 
 def wrapped(path: Path) -> Store:
-    return LoggingStore(LocalStore(path))
+    return WrapperStore(LocalStore(path))
 
 
 def moved(store: Any, place: Path) -> None:
