@@ -38,8 +38,8 @@ def read_netcdf3(url: str, registry: Any, *, inline_limit: int) -> FileTree:
     tree.add_group("", header.attributes)
     for variable in header.variables:
         name = text_of(variable.name)
-        tree.add(or_refused(name, partial(_array, url, size, header, variable)))
-        tree.keep_precision(name, variable.attributes)
+        if tree.add(or_refused(name, partial(_array, url, size, header, variable))):
+            tree.keep_precision(name, variable.attributes)
     return tree
 
 

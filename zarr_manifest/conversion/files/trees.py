@@ -78,14 +78,16 @@ class FileTree:
             if getattr(value, "dtype", None) == np.float32 and not np.ndim(value):
                 self.meanings.setdefault(path, {})[name] = value
 
-    def add(self, node: Node) -> None:
-        """Add a node, or refuse one that has the name of another."""
+    def add(self, node: Node) -> bool:
+        """Add a node, or refuse one that has the name of another; return whether it was added."""
         if isinstance(node, RefusedNode):
             self.refused.append(node)
-        elif node.path in self.made:
+            return False
+        if node.path in self.made:
             self.refuse(node.path, "there is already a variable of this name")
-        else:
-            self.made[node.path] = node
+            return False
+        self.made[node.path] = node
+        return True
 
     def add_group(self, path: str, attributes: Mapping[Any, Any]) -> None:
         """Add a group, whose attributes may have any values, with notes about those that change."""

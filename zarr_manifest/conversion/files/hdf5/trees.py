@@ -176,7 +176,8 @@ class _Walk:
             raise NotConvertibleError(
                 f"VirtualiZarr cannot express it: {explained(error)}"
             ) from error
-        self.tree.add(node)
+        if not self.tree.add(node):
+            return
         self.tree.keep_precision(path, attributes)
         if enumeration := _enumeration(dataset.dtype):
             self.tree.meanings.setdefault(path, {})["enumeration"] = enumeration
