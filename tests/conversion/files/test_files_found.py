@@ -63,6 +63,7 @@ def test_local_patterns(here: Path) -> None:
     # A file of that very name.
     assert named("deep/e [1].nc", "deep/f*.nc") == ["deep/e%20%5B1%5D.nc", "deep/f*.nc"]
     assert named(Path("deep/*.nc")) == ["deep/*.nc"]
+    assert named(f"file:{here}/a.nc", f"FILE://{here}/b.nc") == ["a.nc", "b.nc"]
     with pytest.raises(SourceNotFoundError, match=r"no file matches.*/\*\.grib"):
         named("a.nc", "*.grib")
 

@@ -17,13 +17,12 @@ from zarr_manifest.conversion.files.sources import (
     FileSources,
     ObjectState,
     file_url,
-    has_scheme,
     translated,
 )
 from zarr_manifest.conversion.renewal import RefusedSource
 from zarr_manifest.errors import Advice, ManifestError, Setting, SourceError, SourceNotFoundError
 from zarr_manifest.format import NODE_METADATA
-from zarr_manifest.locations import redact
+from zarr_manifest.locations import is_url, path_of_file_url, redact
 from zarr_manifest.writing import Call, in_threads
 
 # Characters of a name, not of a pattern.
@@ -91,13 +90,12 @@ def files_named(
     """
     found: list[str] = []
     for name in names:
-        if not has_scheme(name):
+        if isinstance(name, Path) or not is_url(name):
             found += _local_files(name, recursive=recursive)
-        elif str(name).lower().startswith("file:"):
-            path = unquote(urlsplit(file_url(name)).path)
-            found += _local_files(Path(path), recursive=recursive)
+        elif name.lower().startswith("file:"):
+            found += _local_files(Path(path_of_file_url(name)), recursive=recursive)
         else:
-            found += _objects(str(name), sources, recursive=recursive)
+            found += _objects(name, sources, recursive=recursive)
     return found
 
 

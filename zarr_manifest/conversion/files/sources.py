@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import re
 import shlex
 import time
 from collections import Counter
@@ -33,7 +32,7 @@ from zarr_manifest.errors import (
     in_context,
 )
 from zarr_manifest.format import NO_CONDITIONS, Conditions, format_last_modified, parse_conditions
-from zarr_manifest.locations import AllowList, Base, UrlLocation, redact, suggest_prefixes
+from zarr_manifest.locations import AllowList, Base, UrlLocation, is_url, redact, suggest_prefixes
 from zarr_manifest.sources import (
     DEFAULT_MAX_GAP,
     Access,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 type ObjectState = tuple[int, dict[str, str | int]]
 """The size of an object, and the conditions that it satisfies."""
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BASE = Base.parse("./")
 
 # Buckets have no location of their own, but what is in them has.
@@ -102,11 +100,6 @@ def _of_a_file(url: str) -> Generator[None]:
         raise SourceNotFoundError("there is no such file", location=location.redacted) from error
 
 
-def has_scheme(name: str | Path) -> bool:
-    """Whether this is a URL, and not the path of a local file."""
-    return not isinstance(name, Path) and _SCHEME.match(name) is not None
-
-
 def file_url(name: str | Path) -> str:
     """Return the URL of a file, percent-encoded.
 
@@ -125,7 +118,7 @@ def file_url(name: str | Path) -> str:
     >>> file_url("/data/a b.nc"), file_url("s3://b/a%20b.nc")
     ('file:///data/a%20b.nc', 's3://b/a%20b.nc')
     """
-    if not has_scheme(name):
+    if isinstance(name, Path) or not is_url(name):
         name = "file://" + quote(str(Path(name).absolute()))
     return str(_location(str(name)).url)
 

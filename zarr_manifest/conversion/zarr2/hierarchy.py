@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterator, Sequence
-from urllib.parse import quote
 
 import numpy as np
 from zarr.abc.store import Store
@@ -27,7 +26,7 @@ from zarr_manifest.conversion.zarr2.to_v3 import ArrayPlan
 from zarr_manifest.errors import Advice, ManifestError, NotConvertibleError, Setting
 from zarr_manifest.format import collect, grid_indices
 from zarr_manifest.hierarchy import no_hierarchy, open_for_reading
-from zarr_manifest.locations import Base, UrlLocation
+from zarr_manifest.locations import Base, UrlLocation, quote_path
 from zarr_manifest.manifest import Grid, Manifest, interpret_keys
 from zarr_manifest.sources import Allow, access_by_prefix, in_order
 from zarr_manifest.stores import (
@@ -44,8 +43,6 @@ _CONCURRENCY = 16
 
 _WHAT = "Zarr v2 hierarchy"
 
-# As in canonical URLs: S3 reads "+" as a space.
-_SAFE = "!$&'()*,;=:@/"
 
 # "0/1" is "0.1", and a name with dots is not a key of such an array.
 _SWAPPED = str.maketrans("./", "/.")
@@ -144,7 +141,7 @@ def _prefix(location: object, store: Store, url: str | None) -> str:
         root = UrlLocation(base.scheme, base.authority, base.path.removesuffix("/"))
     if root.scheme:
         return f"{root.url.rstrip('/')}/"
-    return f"./{quote(root.path, safe=_SAFE)}/" if root.path else "./"
+    return f"./{quote_path(root.path)}/" if root.path else "./"
 
 
 async def _documents(store: Store, keys: Sequence[str]) -> dict[str, bytes]:
@@ -175,7 +172,7 @@ def _nodes(plans: list[Plan], keys: Sequence[str], prefix: str) -> Iterator[Node
 
 def _array_node(plan: ArrayPlan, names: list[str], prefix: str) -> Node:
     notes = list(plan.notes)
-    directory = prefix + (f"{quote(plan.path, safe=_SAFE)}/" if plan.path else "")
+    directory = prefix + (f"{quote_path(plan.path)}/" if plan.path else "")
     try:
         # Check the names of the directories once for all chunks.
         Base.parse("./").resolve(f"{directory}0")
