@@ -8,12 +8,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from typing import Any
 
 from zarr_manifest.hierarchy import store
 
-__all__ = ["CONTEXT", "cluster", "in_worker"]
+__all__ = ["CONTEXT", "cluster", "in_worker", "start_server"]
 
 CONTEXT = get_context("forkserver")
 # Each process imports the module of its function: these import what the others do, too.
@@ -24,8 +24,15 @@ _IMPORTED = [
     "tests.integrations.test_opened_before",
     "tests.pipeline.test_bulk_arrays",
     "tests.writing.test_writing_interrupted",
+    "benchmarks.rows",
+    "tests.frozen",
 ]
 CONTEXT.set_forkserver_preload(_IMPORTED)
+
+
+def start_server() -> None:
+    """Start the server of forks, before others say what it imports."""
+    forkserver.ensure_running()
 
 
 @contextmanager
