@@ -19,8 +19,10 @@ __all__ = ["COMMAND_LINE", "Finished", "Forked"]
 COMMAND_LINE = "import runpy; runpy.run_module('zarr_manifest.command_line', run_name='__main__')"
 
 _SERVER = """
-import array, json, os, socket, sys
+import array, gc, json, os, socket, sys
 import click, rich.console, rich.progress, zarr
+gc.collect()
+gc.freeze()  # or the collections of copies would copy this memory, page by page
 requests = socket.socket(fileno=int(sys.argv[1]))
 while True:
     message, extra, _, _ = requests.recvmsg(1 << 20, 1000)
