@@ -66,10 +66,10 @@ class DeclaredArray(Struct, frozen=True):
         None if a single document holds the whole manifest.
     base : Base
         What the paths of entries resolve against.
+    own : Base
+        The array's own location, which its declaration resolves against.
     named : frozenset of str or None
         Names of the partitions that have a document; None if the declaration has no list.
-    root : UrlLocation or None
-        The URL of the hierarchy's root, if it has one.
     """
 
     path: str
@@ -79,8 +79,8 @@ class DeclaredArray(Struct, frozen=True):
     chunk_grid: ChunkGrid
     partitions: Partitions | None
     base: Base
+    own: Base
     named: frozenset[str] | None = None
-    root: UrlLocation | None = None
 
     @property
     def ndim(self) -> int:
@@ -153,11 +153,6 @@ class DeclaredArray(Struct, frozen=True):
             if not isinstance(location, bytes):
                 yield location
 
-    @property
-    def own(self) -> Base:
-        """The array's own location, which its declaration resolves against."""
-        return Base.parse("./", directory=self.path, root=self.root)
-
     def grid(self, partition: Sequence[int] | None) -> Grid:
         """Return the chunks that the keys of a partition's document may name."""
         region = None
@@ -210,7 +205,7 @@ def interpret_array(
         return None
     encoding.learn(chunk_grid)
     return DeclaredArray(
-        path, metadata, configuration, encoding, chunk_grid, partitions, resolved, named, root
+        path, metadata, configuration, encoding, chunk_grid, partitions, resolved, own, named
     )
 
 

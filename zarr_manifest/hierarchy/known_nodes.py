@@ -120,7 +120,7 @@ class KnownNodes(NodeTable):
         ManifestError
             If the declaration of the array that owns it cannot be honoured, or is no longer there.
         """
-        if key.endswith(_NO_CHUNKS) and (route := self._route_of_metadata(key)) is not None:
+        if (route := self.route(key)) is not None:
             return route
         for path in owner_candidates(key):
             array = await self._discover(path)

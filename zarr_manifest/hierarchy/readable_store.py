@@ -19,7 +19,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr_manifest.errors import ManifestError
 from zarr_manifest.hierarchy.known_nodes import KnownNodes
 from zarr_manifest.hierarchy.listing import list_chunks_below, list_dir, list_prefix
-from zarr_manifest.hierarchy.node_table import Chunk, Metadata, Native, Route
+from zarr_manifest.hierarchy.node_table import Chunk, Metadata, Native
 from zarr_manifest.sources import import_meanwhile, in_own_loop
 from zarr_manifest.stores import requested_range, slice_of
 from zarr_manifest.zarr_internals import StoreOnStore
@@ -135,7 +135,7 @@ class ReadableStore(StoreOnStore):
 
     async def exists(self, key: str) -> bool:
         """Whether a key has a value, or the manifest names the chunk. Reads no source."""
-        route = await self._route(key)
+        route = await self._nodes.find_route(key)
         if isinstance(route, Metadata) and self._nodes.remembered.changes:
             return await self._nodes.metadata(route.path) is not None
         if not isinstance(route, Chunk):
@@ -147,7 +147,7 @@ class ReadableStore(StoreOnStore):
 
     async def getsize(self, key: str) -> int:
         """Return the stored size of a value, in bytes."""
-        route = await self._route(key)
+        route = await self._nodes.find_route(key)
         if isinstance(route, Metadata) and self._nodes.remembered.changes:
             metadata = await self._nodes.metadata(route.path)
             if metadata is None:
@@ -165,10 +165,6 @@ class ReadableStore(StoreOnStore):
         if size is None:
             raise FileNotFoundError(key)
         return size
-
-    async def _route(self, key: str) -> Route:
-        route = self._nodes.route(key)
-        return route if route is not None else await self._nodes.find_route(key)
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Return the number of bytes below a prefix, including those that manifests refer to."""

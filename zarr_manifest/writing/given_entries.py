@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from zarr_manifest.errors import (
     InvalidChunkKeyError,
@@ -97,15 +98,8 @@ def interpret_entries(array: DeclaredArray, entries: Entries) -> References:
 
 
 def _interpret_document(array: DeclaredArray, document: bytes) -> References:
-    unencoded = DeclaredArray(
-        array.path,
-        array.metadata,
-        Configuration(document, array.configuration.base),
-        array.encoding,
-        array.chunk_grid,
-        None,
-        array.base,
-    )
+    configuration = Configuration(document, array.configuration.base)
+    unencoded = replace(array, configuration=configuration, partitions=None, named=None)
     loaded = strict(interpret_document_of(unencoded, None, document, _UNLIMITED, validating=True))
     assert loaded is not None  # it has no problems
     return loaded.manifest

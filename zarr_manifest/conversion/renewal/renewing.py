@@ -385,5 +385,5 @@ def _path(path: str, base: Base, place: Location, array: DeclaredArray) -> str:
         return path
     if isinstance(place, StoreLocation):
         # Its base was elsewhere, and has moved.
-        place = object_url([] if array.root is None else [array.root], place.key)
+        place = object_url([] if array.own.root is None else [array.own.root], place.key)
     return place.url
