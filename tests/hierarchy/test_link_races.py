@@ -22,7 +22,6 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
 import zarr_manifest as zm
-from tests.combinations import combinations
 from tests.hierarchies import write_manifest_array
 from tests.properties import THOROUGH
 
@@ -121,17 +120,12 @@ def outcomes(store: zm.ManifestStore, key: str, reads: int) -> Counter[str]:
     return found
 
 
-# A file and a directory of each kind; a process swaps as fast as it can in each case.
-FEW = [
-    "directory of a relative source", "allowed source", "native chunk", "directory of metadata",
-]  # fmt: skip
-
 # 40,000 in all in the thorough tier.
 READS = 5_000 if THOROUGH else 200
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", combinations(CASES, besides=FEW))
+@pytest.mark.parametrize("case", CASES)
 def test_nothing_leaks(top: Path, case: str) -> None:
     key, name, private = CASES[case]
     store = zm.ManifestStore(LocalStore(top / "data.zarr"), allow=[top / "allowed"])

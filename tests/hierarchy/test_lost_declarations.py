@@ -18,7 +18,6 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 import zarr_manifest as zm
-from tests.combinations import crossed
 from tests.hierarchies import (
     FIELD,
     consolidate,
@@ -27,7 +26,7 @@ from tests.hierarchies import (
     split_into_source,
     write_manifest_array,
 )
-from tests.hierarchy.chunk_reads import READS, WAYS, Read
+from tests.hierarchy.chunk_reads import READS, Read
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
@@ -63,8 +62,20 @@ def removed(document: Path) -> None:
     document.unlink()
 
 
+def renamed(document: Path) -> None:
+    document.parent.rename(document.parent.with_name("y"))
+
+
 def emptied(document: Path) -> None:
     document.write_bytes(b"")
+
+
+def truncated(document: Path) -> None:
+    document.write_bytes(document.read_bytes()[:-20])
+
+
+def a_list(document: Path) -> None:
+    document.write_bytes(b"[]")
 
 
 def a_group(document: Path) -> None:
@@ -78,11 +89,13 @@ def a_native_array(document: Path) -> None:
 
 
 type Loss = Callable[[Path], None]
-LOSSES = [removed, emptied, a_group, a_native_array]
-LOSSES_AND_READS = pytest.mark.parametrize(("lose", "chunk"), crossed(LOSSES, WAYS))
+LOSSES = pytest.mark.parametrize(
+    "lose", [removed, renamed, emptied, truncated, a_list, a_group, a_native_array]
+)
 
 
-@LOSSES_AND_READS
+@LOSSES
+@READS
 def test_a_worker(root: Path, lose: Loss, chunk: Read) -> None:
     store = zm.ManifestStore(root)
     array = opened(store)
@@ -98,7 +111,8 @@ def test_a_worker(root: Path, lose: Loss, chunk: Read) -> None:
     np.testing.assert_array_equal(read(worker, "g/n"), FIELD)
 
 
-@LOSSES_AND_READS
+@LOSSES
+@READS
 def test_the_same_store_after_it_was_opened_again(root: Path, lose: Loss, chunk: Read) -> None:
     store = zm.ManifestStore(root, read_only=True)
     array = opened(store)
@@ -111,7 +125,7 @@ def test_the_same_store_after_it_was_opened_again(root: Path, lose: Loss, chunk:
         array[:]
 
 
-@pytest.mark.parametrize("lose", LOSSES)
+@LOSSES
 def test_what_a_read_only_view_has_seen_is_known_to_the_store(root: Path, lose: Loss) -> None:
     store = zm.ManifestStore(root)
     zarr.open_group(store, path="g", mode="r")["x"]

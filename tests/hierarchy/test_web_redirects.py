@@ -34,6 +34,21 @@ def allowed(*urls: str, **headers: str) -> dict[str, Any]:
     return {url: zm.anonymous(retry_config=NO_RETRIES, client_options=client) for url in urls}
 
 
+def test_an_absolute_source_may_redirect_into_the_hierarchy(
+    root: Path, http_server: FileServer, second_http_server: FileServer
+) -> None:
+    declare(root, f"{second_http_server.url}/x/f.bin")
+    (root / "f.bin").write_bytes(RAW)
+    url = serve(root, http_server)
+    http_server.put("data.zarr2/f.bin", RAW)
+    allow = allowed(f"{second_http_server.url}/x/")
+    second_http_server.script("x/f.bin", redirect(f"{url}/f.bin"), sticky=True)
+    assert read(url, allow=allow) == VALUES
+    second_http_server.script("x/f.bin", redirect(f"{url}2/f.bin"), sticky=True)
+    refused(url, allow=allow)
+    assert not [request for request in http_server.requests if "zarr2" in request.target]
+
+
 def test_the_longest_prefix_decides_how_a_target_is_read(
     root: Path, http_server: FileServer, second_http_server: FileServer
 ) -> None:
@@ -69,6 +84,31 @@ def test_the_longest_prefix_decides_how_a_target_is_read(
         "/data.zarr/inner": "of-the-inner",
         "/y/z": "of-y",
     }
+
+
+def test_a_target_in_the_hierarchy_may_have_a_query_of_its_own(
+    root: Path, http_server: FileServer
+) -> None:
+    declare(root, "../f.bin")
+    url = serve(root, http_server)
+    http_server.put("data.zarr/moved/f.bin", RAW)
+    http_server.script("data.zarr/f.bin", redirect("moved/f.bin?sig=a%2fb"), sticky=True)
+    assert read(f"{url}?token=secret") == VALUES
+    targets = {r.target for r in http_server.requests if "moved" in r.target}
+    assert targets == {"/data.zarr/moved/f.bin?sig=a%2fb"}
+
+
+@pytest.mark.parametrize("length", [5, 6])
+def test_the_longest_chain(root: Path, http_server: FileServer, length: int) -> None:
+    declare(root, f"{http_server.url}/0")
+    http_server.put(str(length), RAW)
+    for i in range(length):
+        http_server.script(str(i), redirect(f"/{i + 1}"), sticky=True)
+    if length == 5:
+        assert read(root, allow=allowed(http_server.url)) == VALUES
+    else:
+        error = refused(root, zm.errors.SourceError, allow=allowed(http_server.url))
+        assert "more than 5 times" in error.problem
 
 
 def test_a_refused_target_is_named_without_its_query(

@@ -19,9 +19,10 @@ import zarr
 
 import zarr_manifest as zm
 from tests.quick_retries import NO_RETRIES, QUICK
-from tests.servers.http_files import FileServer, change, redirect, truncate
-from tests.untrusted_manifests import RAW, VALUES, declare, read, refused
-from zarr_manifest.sources import within_host
+from tests.servers.http_files import FileServer, change, redirect, status, truncate
+from tests.untrusted_manifests import RAW, VALUES, declare, read, refused, suggested
+from zarr_manifest.locations import Base
+from zarr_manifest.sources import SourceRange, Sources, in_own_loop, reader_of, within_host
 
 
 @pytest.fixture
@@ -37,12 +38,25 @@ def quickly(url: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- that begin later
 
 
-@pytest.mark.parametrize("where", ["another host", "another path"])
-def test_redirect_of_a_repeated_request(
-    root: Path, http_server: FileServer, other_host_server: FileServer, where: str
+def test_redirect_of_a_repeated_request_to_another_host(
+    root: Path, http_server: FileServer, other_host_server: FileServer
 ) -> None:
     """An authorised server that answers, but not to the end, and then redirects."""
-    server = other_host_server if where == "another host" else http_server
+    other_host_server.put("f.bin", RAW)
+    http_server.put("d/f.bin", RAW)
+    elsewhere = redirect(f"{other_host_server.url}/f.bin")
+    http_server.script("d/f.bin", truncate(1), elsewhere, sticky=True)
+    declare(root, f"{http_server.url}/d/f.bin")
+    refused(root, allow=quickly(f"{http_server.url}/d/"))
+    assert other_host_server.requests == []
+
+
+@pytest.mark.parametrize("where", ["another port", "another path"])
+def test_redirect_of_a_repeated_request_on_the_same_host(
+    root: Path, http_server: FileServer, second_http_server: FileServer, where: str
+) -> None:
+    """It is not even requested."""
+    server = second_http_server if where == "another port" else http_server
     server.put("secret.bin", RAW)
     http_server.put("d/f.bin", RAW)
     elsewhere = redirect(f"{server.url}/secret.bin")
@@ -52,21 +66,27 @@ def test_redirect_of_a_repeated_request(
     assert not [request for request in server.requests if request.target == "/secret.bin"]
 
 
+@pytest.mark.parametrize("where", ["another host", "another port", "another path"])
 def test_redirect_that_begins_after_a_read(
-    root: Path, http_server: FileServer, second_http_server: FileServer
+    root: Path,
+    http_server: FileServer,
+    second_http_server: FileServer,
+    other_host_server: FileServer,
+    where: str,
 ) -> None:
+    servers = {"another host": other_host_server, "another port": second_http_server}
+    server = servers.get(where, http_server)
     # What it sends would be taken for the object: only where it is says that it is another.
-    second_http_server.put("secret.bin", RAW)
+    server.put("secret.bin", RAW)
     http_server.put("d/f.bin", RAW)
     declare(root, f"{http_server.url}/d/f.bin")
     store = zm.ManifestStore(root, allow=quickly(f"{http_server.url}/d/"))
     array: Any = zarr.open(store, mode="r")["a"]
     assert array[...].tolist() == VALUES
-    elsewhere = redirect(f"{second_http_server.url}/secret.bin")
-    http_server.script("d/f.bin", elsewhere, sticky=True)
+    http_server.script("d/f.bin", redirect(f"{server.url}/secret.bin"), sticky=True)
     with pytest.raises(zm.errors.LocationNotAllowedError):
         array[...]
-    assert second_http_server.requests == []
+    assert not [request for request in server.requests if request.target == "/secret.bin"]
 
 
 def test_redirect_that_begins_after_a_read_is_followed_where_it_may(
@@ -82,6 +102,16 @@ def test_redirect_that_begins_after_a_read_is_followed_where_it_may(
     assert array[...].tolist() == list(RAW[::-1][4:12])
 
 
+def test_object_that_changes_between_reads(root: Path, http_server: FileServer) -> None:
+    http_server.put("d/f.bin", RAW)
+    declare(root, f"{http_server.url}/d/f.bin")
+    store = zm.ManifestStore(root, allow=[f"{http_server.url}/d/"])
+    array: Any = zarr.open(store, mode="r")["a"]
+    assert array[...].tolist() == VALUES
+    http_server.put("d/f.bin", RAW[::-1])
+    assert array[...].tolist() == list(RAW[::-1][4:12])
+
+
 def test_object_that_never_stays_the_same(root: Path, http_server: FileServer) -> None:
     """What is read is of one state, also if a first attempt brought some of another."""
     http_server.put("d/f.bin", RAW)
@@ -91,13 +121,25 @@ def test_object_that_never_stays_the_same(root: Path, http_server: FileServer) -
     assert len(set(read(root, allow=quickly(f"{http_server.url}/d/")))) == 1
 
 
-@pytest.mark.parametrize("target", ["http://[::1", "\\\\host\\f", "//"])
+@pytest.mark.parametrize("target", ["http://[::1", "http://a b/", "\\\\host\\f", "//"])
 def test_redirect_to_no_url(root: Path, http_server: FileServer, target: str) -> None:
     http_server.script("d/f.bin", redirect(target), sticky=True)
     declare(root, f"{http_server.url}/d/f.bin")
     with pytest.raises(zm.ManifestError) as raised:
         read(root, allow=[f"{http_server.url}/d/"])
     assert raised.value.code in ("location_not_allowed", "source_error")
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def test_each_read_is_one_request(http_server: FileServer) -> None:
+    http_server.put("f.bin", RAW)
+    sources = Sources(quickly(http_server.url), reader_of(obstore.store.MemoryStore()))
+    location = Base.parse("./").resolve(f"{http_server.url}/f.bin")
+    for _ in range(5):
+        assert bytes(in_own_loop(sources.fetch(location, SourceRange(4, 12, True)))) == RAW[4:12]
+    assert len(http_server.requests) == 5
 
 
 # ---------------------------------------------------------------- within the hierarchy
@@ -117,6 +159,9 @@ def web(root: Path, tmp_path: Path, http_server: FileServer) -> FileServer:
     return http_server
 
 
+MEMBERS = ["a/manifest.json", "raw.bin", "n/c/0", "a/zarr.json", "n/zarr.json"]
+
+
 def everything(web: FileServer, **options: Any) -> list[int]:
     store = zm.ManifestStore(f"{web.url}/data.zarr", **options)
     values: list[int] = []
@@ -125,7 +170,32 @@ def everything(web: FileServer, **options: Any) -> list[int]:
     return values
 
 
-@pytest.mark.parametrize("member", ["a/manifest.json", "raw.bin", "n/c/0", "a/zarr.json"])
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("place", ["other_host_server", "second_http_server", "outside"])
+def test_redirect_out_of_the_hierarchy(
+    web: FileServer, member: str, place: str, request: pytest.FixtureRequest
+) -> None:
+    server: FileServer = web if place == "outside" else request.getfixturevalue(place)
+    found = web.find(f"data.zarr/{member}")
+    assert found is not None
+    server.put("e/copy", found.data)
+    web.script(f"data.zarr/{member}", redirect(f"{server.url}/e/copy"), sticky=True)
+    with pytest.raises(zm.errors.LocationNotAllowedError) as raised:
+        everything(web)
+    assert not [r for r in server.requests if r.target == "/e/copy"]
+    assert everything(web, allow=suggested(raised.value)) == VALUES * 2
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_redirect_within_the_hierarchy(web: FileServer, member: str) -> None:
+    found = web.find(f"data.zarr/{member}")
+    assert found is not None
+    web.put("data.zarr/moved/here", found.data)
+    web.script(f"data.zarr/{member}", redirect("/data.zarr/moved/here"), sticky=True)
+    assert everything(web) == VALUES * 2
+
+
+@pytest.mark.parametrize("member", MEMBERS)
 def test_redirect_of_a_member_that_begins_later(
     web: FileServer, other_host_server: FileServer, member: str
 ) -> None:
@@ -150,6 +220,33 @@ def test_a_store_of_the_readers_own_is_guarded(
         with pytest.raises(zm.errors.LocationNotAllowedError):
             zarr.open_array(store, path="n", mode="r")[...]
     assert other_host_server.requests == []
+
+
+@pytest.mark.parametrize("code", [400, 405, 418, 501])
+@pytest.mark.parametrize("member", MEMBERS)
+def test_only_404_and_410_mean_absent(web: FileServer, member: str, code: int) -> None:
+    """Everything else is an error, never a fill value."""
+    web.script(f"data.zarr/{member}", status(code), sticky=True)
+    allow = {f"{web.url}/data.zarr": zm.anonymous(retry_config=NO_RETRIES)}
+    with pytest.raises(zm.errors.SourceError) as raised:
+        everything(web, allow=allow)
+    assert str(code) in str(raised.value)
+
+
+@pytest.mark.parametrize("code", [404, 410])
+def test_a_native_chunk_that_is_gone(web: FileServer, code: int) -> None:
+    web.script("data.zarr/n/c/0", status(code), sticky=True)
+    store = zm.ManifestStore(f"{web.url}/data.zarr")
+    array: Any = zarr.open_array(store, path="n", mode="r")
+    assert array[...].tolist() == [0] * 8
+
+
+@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize("member", MEMBERS)
+def test_refused_is_not_absent(web: FileServer, member: str, code: int) -> None:
+    web.script(f"data.zarr/{member}", status(code), sticky=True)
+    with pytest.raises(zm.errors.SourceAccessDeniedError):
+        everything(web)
 
 
 # ---------------------------------------------------------------- clouds
