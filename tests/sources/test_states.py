@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import obstore
 import pytest
+from obstore.store import MemoryStore
 
 import zarr_manifest as zm
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.format import Conditions
 from zarr_manifest.locations import Base
-from zarr_manifest.sources import Access, SourceRange, Sources, access_by_prefix, in_own_loop
+from zarr_manifest.sources import (
+    Access,
+    SourceRange,
+    Sources,
+    access_by_prefix,
+    in_own_loop,
+    reader_of,
+)
 
 BODY = bytes(range(20))
 FIRST = SourceRange(0, 4, True)
@@ -61,3 +70,12 @@ def test_in_a_bucket(s3_server: S3Server, s3_bucket: str) -> None:
     s3_server.delete(s3_bucket, "x", first)
     with pytest.raises(zm.errors.SourceChangedError):
         state_of(f"s3://{s3_bucket}/x", allow, first)
+
+
+def test_an_object_that_has_become_shorter_has_changed() -> None:
+    """Rather than that the range was always beyond its end."""
+    store = MemoryStore()
+    obstore.put(store, "a", bytes(24))
+    reading = reader_of(store).read("a", SourceRange(30, 40, True), Conditions('"other"'))
+    with pytest.raises(zm.errors.SourceChangedError):
+        in_own_loop(reading)
