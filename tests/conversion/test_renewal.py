@@ -21,6 +21,9 @@ from tests.hierarchies import files_below
 from tests.servers.http_files import FileServer
 from tests.servers.s3 import S3Server
 from zarr_manifest.conversion import read_files, refresh, relocate, write_hierarchy
+from zarr_manifest.conversion.renewal import with_states
+from zarr_manifest.format import Conditions
+from zarr_manifest.manifest import TO_THE_END, Manifest, references_of
 
 VALUES = {"a": np.arange(24, dtype="<i4").reshape(6, 4), "b": np.linspace(0, 1, 8)}
 
@@ -364,3 +367,13 @@ def test_moving_a_base_beside_the_hierarchy_keeps_what_lies_in_it(tmp_path: Path
     allowed = [base, f"{(tmp_path / 'h').as_uri()}/"]
     opened = zarr.open_array(zm.ManifestStore(tmp_path / "h", allow=allowed), path="a", mode="r")
     assert opened[:].tolist() == [1, 2]
+
+
+def test_the_present_size_of_an_object_is_not_that_of_a_version() -> None:
+    path = "s3://bucket/f"
+    entries: Any = {"0": {"path": path, "version": "a"}, "1": {"path": path, "offset": 4}}
+    table = references_of(Manifest.loads(json.dumps(entries).encode(), ndim=1))
+    found = with_states(table, {path: Conditions('"1"', size=10)})
+    assert found.columns().lengths.tolist() == [TO_THE_END, 6]
+    assert [found.row(row).conditions.version for row in range(2)] == ["a", None]
+    assert found.row(1).conditions.etag == '"1"'

@@ -146,8 +146,6 @@ def _with_states(node: Node, prefix: str, states: Mapping[str, Conditions]) -> N
     if not isinstance(node, ArrayNode) or not isinstance(node.manifest, Manifest):
         return node
     references = references_of(node.manifest)
-    known = [states.get(unquote(path.removeprefix(prefix))) for path in references.paths]
-    stated: dict[tuple[int, str | None], Conditions] = {
-        (n, None): state for n, state in enumerate(known) if state is not None
-    }
+    keys = {path: unquote(path.removeprefix(prefix)) for path in references.paths}
+    stated = {path: states[key] for path, key in keys.items() if key in states}
     return replace(node, manifest=Manifest(with_states(references, stated)))

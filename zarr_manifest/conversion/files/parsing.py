@@ -28,10 +28,10 @@ from zarr_manifest.conversion.joining import (
     variable_of,
 )
 from zarr_manifest.conversion.nodes import ArrayNode, Node, not_convertible, whole
-from zarr_manifest.conversion.renewal import recorded_objects, with_checksums
+from zarr_manifest.conversion.renewal import recorded_objects, with_checksums, with_states
 from zarr_manifest.conversion.values import unstable_types_accepted
 from zarr_manifest.errors import ManifestError, SourceChangedError
-from zarr_manifest.format import Conditions, compute_checksum
+from zarr_manifest.format import compute_checksum
 from zarr_manifest.locations import redact
 from zarr_manifest.manifest import Manifest, conditions_of
 from zarr_manifest.sources import Access, Allow, access_by_prefix, in_own_loop
@@ -128,12 +128,9 @@ class FileWork:
         """
         references = whole(node)
         if self.record_conditions:
-            states: dict[tuple[int, str | None], Conditions] = {
-                (number, None): conditions_of(path, conditions[path])
-                for number, path in enumerate(references.paths)
-                if path in conditions
-            }
-            references = references.with_conditions(states)
+            there = [path for path in references.paths if path in conditions]
+            states = {path: conditions_of(path, conditions[path]) for path in there}
+            references = with_states(references, states)
         return self.with_checksums(replace(node, manifest=Manifest(references)))
 
     def with_checksums(self, node: ArrayNode) -> ArrayNode:

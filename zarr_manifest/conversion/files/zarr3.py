@@ -35,7 +35,6 @@ from zarr_manifest.conversion.zarr2 import by_owner, read_zarr2
 from zarr_manifest.errors import ManifestError, SourceError
 from zarr_manifest.format import (
     ArrayMetadata,
-    Conditions,
     Limits,
     collect,
     strict,
@@ -327,11 +326,8 @@ def _with_states(node: Node, objects: Iterable[Listed], record_conditions: bool)
     if not isinstance(node, ArrayNode):
         return node
     references, listed = whole(node), {each.url: each for each in objects}
-    states: dict[tuple[int, str | None], Conditions] = {
-        (number, None): conditions_of(path, listed[path].conditions)
-        for number, path in enumerate(references.paths)
-        if path in listed  # neither removed nor written since
-    }
+    there = [path for path in references.paths if path in listed]  # neither removed nor new
+    states = {path: conditions_of(path, listed[path].conditions) for path in there}
     found = with_states(references, states)
     if not record_conditions:
         found = found.replaced(extras={})  # whole objects have no others

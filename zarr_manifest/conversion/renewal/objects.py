@@ -163,26 +163,30 @@ def states_of(
     return dict(zip(wanted, found, strict=True))
 
 
-def with_states(
-    table: References, states: Mapping[tuple[int, str | None], Conditions]
-) -> References:
+def with_states(table: References, states: Mapping[str, Conditions]) -> References:
     """Return references that state the conditions, and the lengths that follow from them.
 
     Parameters
     ----------
     table : References
         The references.
-    states : mapping of (int, str or None) to Conditions
-        Of objects, by the number of a path and the version that is read.
+    states : mapping of str to Conditions
+        Of objects, by path; they are for entries that state no version.
     """
+    numbered = {number: states[path] for number, path in enumerate(table.paths) if path in states}
     columns = table.columns()
     sizes = np.zeros(len(table.paths) + 1, np.int64)  # the last one for rows without a path
-    for (number, _), state in states.items():
+    for number, state in numbered.items():
         sizes[number] = state.size or 0
     rest = sizes[np.maximum(columns.path_numbers, -1)] - columns.offsets
     has_none = (columns.lengths == TO_THE_END) & (columns.path_numbers >= 0) & (rest > 0)
+    for extra, rows in table.extras():
+        if extra.conditions.version is not None:  # which may have another size
+            has_none[rows] = False
     lengths = np.where(has_none, rest, columns.lengths)
-    return table.replaced(lengths=lengths).with_conditions(states)
+    described: dict[tuple[int, str | None], Conditions]
+    described = {(number, None): state for number, state in numbered.items()}
+    return table.replaced(lengths=lengths).with_conditions(described)
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,8 @@ class Freezing:
 
     # States ---------------------------------------------------------------------------
 
-    def _asked(self, part: _Part, *, is_listed: bool) -> dict[tuple[int, str | None], Conditions]:
-        """Return the states of objects without a stated version, by the number of their path."""
+    def _asked(self, part: _Part, *, is_listed: bool) -> dict[str, Conditions]:
+        """Return the states of objects without a stated version, by path."""
         recorded = {
             number: (found, stated.conditions)
             for number, found, stated in recorded_objects(part.table, part.places)
@@ -203,10 +203,11 @@ class Freezing:
             if self._states[wanted[first]].version is None:
                 wanted = {first: wanted[first]}
         self._ask(part, wanted)
-        states: dict[tuple[int, str | None], Conditions] = {}
+        states: dict[str, Conditions] = {}
         for number, (found, conditions) in recorded.items():
+            path = part.table.paths[number]
             if number not in wanted:
-                (states[number, None],) = conditions
+                (states[path],) = conditions
                 continue
             state = self._states[found]
             for stated in conditions:
@@ -214,7 +215,7 @@ class Freezing:
                     stated.require(state)
                 except SourceChangedError as error:
                     raise part.at_path(error, number) from None
-            states[number, None] = state.recordable()
+            states[path] = state.recordable()
         return states
 
     def _ask(self, part: _Part, wanted: Mapping[int, ObjectVersion]) -> None:
