@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,13 @@ type Objects = dict[str, bytes]
 DAYS = [[10 * day + hour for hour in range(4)] for day in range(1, 4)]
 
 
+def copied[**P](write: Callable[P, MemoryStore]) -> Callable[P, MemoryStore]:
+    """Write a hierarchy once, and return a copy each time."""
+    known = functools.cache(write)
+    return lambda *args, **kwargs: MemoryStore(dict(known(*args, **kwargs)._store_dict))
+
+
+@copied
 def day(number: int, *names: str) -> MemoryStore:
     """A hierarchy with one day of the arrays; with documents, as the inline ones are small."""
     store = MemoryStore()
@@ -46,12 +54,16 @@ def put(store: MemoryStore, key: str, body: bytes) -> None:
     store._store_dict[key] = default_buffer_prototype().buffer.from_bytes(body)
 
 
+@copied
+def both_days() -> MemoryStore:
+    store = day(0)
+    zm.append(store, day(1), dim="time")
+    return store
+
+
 def two_days() -> tuple[MemoryStore, Objects]:
     """A hierarchy of two days, and what it was on the first."""
-    store = day(0)
-    first = objects(store)
-    zm.append(store, day(1), dim="time")
-    return store, first
+    return both_days(), objects(day(0))
 
 
 def changed(body: bytes, **members: Any) -> bytes:
