@@ -194,14 +194,17 @@ def not_convertible(path: str, reason: str) -> RefusedNode:
     return RefusedNode(path, NotConvertibleError.code, reason)
 
 
+def or_refused(path: str, make: Callable[[str], Node]) -> Node:
+    """Return the node that `make` makes, or a refusal with the reason that it raises."""
+    try:
+        return make(path)
+    except ManifestError as error:
+        return refused(path, error)
+
+
 def array_or_refused(node: Node, make: Callable[[ArrayNode], Node]) -> Node:
     """Return what `make` makes of an array, or its refusal; other nodes as they are."""
-    if not isinstance(node, ArrayNode):
-        return node
-    try:
-        return make(node)
-    except ManifestError as error:
-        return refused(node.path, error)
+    return or_refused(node.path, lambda _: make(node)) if isinstance(node, ArrayNode) else node
 
 
 def refused_lines(refused: Iterable[RefusedNode]) -> list[str]:

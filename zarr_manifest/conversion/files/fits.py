@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from zarr_manifest.conversion.files.trees import FileTree, parse_one_by_one
-from zarr_manifest.conversion.nodes import ArrayNode
+from zarr_manifest.conversion.nodes import ArrayNode, or_refused
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import unwritten_array
 from zarr_manifest.conversion.values import HAS_ALL_BYTE_ORDERS, brief, json_attributes
-from zarr_manifest.conversion.virtual import array_node, checked_metadata, or_refused
+from zarr_manifest.conversion.virtual import array_node, checked_metadata
 from zarr_manifest.conversion.virtualizarr_internals import group_of
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import Manifest

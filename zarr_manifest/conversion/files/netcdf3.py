@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from zarr_manifest.conversion.files.trees import FileTree, beyond_the_end
-from zarr_manifest.conversion.nodes import ArrayNode, grid_of
+from zarr_manifest.conversion.nodes import ArrayNode, grid_of, or_refused
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.values import is_utf8, json_attributes, text_of
-from zarr_manifest.conversion.virtual import checked_metadata, json_metadata, or_refused
+from zarr_manifest.conversion.virtual import checked_metadata, json_metadata
 from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.manifest import Manifest
 

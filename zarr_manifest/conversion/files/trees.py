@@ -19,9 +19,10 @@ from zarr_manifest.conversion.nodes import (
     Node,
     RefusedNode,
     not_convertible,
+    or_refused,
 )
 from zarr_manifest.conversion.values import json_attributes
-from zarr_manifest.conversion.virtual import array_node, or_refused
+from zarr_manifest.conversion.virtual import array_node
 from zarr_manifest.format import join
 from zarr_manifest.locations import redact
 

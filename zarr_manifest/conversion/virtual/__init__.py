@@ -8,5 +8,5 @@ from zarr_manifest.conversion.virtual.arrays import (
     manifest_of_array,
     url_reference,
 )
-from zarr_manifest.conversion.virtual.nodes import loaded_node, or_refused, read_virtual
+from zarr_manifest.conversion.virtual.nodes import loaded_node, read_virtual
 from zarr_manifest.conversion.virtual.objects import to_virtual_dataset, to_virtual_datatree

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,14 +16,14 @@ from zarr_manifest.conversion.nodes import (
     Node,
     grid_of,
     inline_manifest,
-    refused,
+    or_refused,
 )
 from zarr_manifest.conversion.optional_libraries import library
 from zarr_manifest.conversion.target import array_in_memory
 from zarr_manifest.conversion.values import json_attributes, packed_values, unstable_types_accepted
 from zarr_manifest.conversion.virtual.arrays import array_node, checked_metadata
 from zarr_manifest.conversion.virtualizarr_internals import group_of, is_virtual
-from zarr_manifest.errors import ManifestError, NotConvertibleError
+from zarr_manifest.errors import NotConvertibleError
 from zarr_manifest.format import Limits, join
 
 # Members of xarray's encoding that pack values into smaller numbers, or mask them.
@@ -108,14 +108,6 @@ def _dataset_nodes(dataset: Any, path: str) -> Iterator[Node]:
         else:
             make = partial(loaded_node, variable=variable)
         yield or_refused(join(path, str(name)), make)
-
-
-def or_refused(path: str, make: Callable[[str], ArrayNode]) -> Node:
-    """Return the node that `make` makes, or a refusal with the reason that it raises."""
-    try:
-        return make(path)
-    except ManifestError as error:
-        return refused(path, error)
 
 
 def _coordinates(dataset: Any) -> dict[str, str]:
