@@ -287,7 +287,7 @@ def append_and_trim(place: Place, first: int, keep: int) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("form", ["document", "partitions"])
+@pytest.mark.parametrize("form", combinations(["document", "partitions"], ["partitions"]))
 def test_editors_of_different_chunks_and_arrays(place: Place, form: str) -> None:
     store = store_at(place)
     zarr.create_group(store)
