@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from zarr.storage import LocalStore, MemoryStore, ObjectStore
 
 import zarr_manifest as zm
+from tests.combinations import combinations
 from tests.hierarchies import consolidate
 from tests.properties import examples
 from tests.settled import stored
@@ -170,7 +171,7 @@ def mentioned(contents: dict[str, bytes]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", combinations(STORES, besides=["directory"]))
 @examples(0.5)
 @given(changes=st.lists(acts(), min_size=1, max_size=8))
 def test_after_any_changes(kind: str, changes: list[Act]) -> None:
