@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zarr
 import zstandard
-from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.registry import register_codec
 
 import zarr_manifest as zm
@@ -45,6 +45,29 @@ def declare(
 
 def opened(root: Path) -> Any:
     return zarr.open_array(zm.ManifestStore(root, read_only=True), path="a", mode="r")
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "<f4", "<i8", ">f8"])
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        {"filters": [TransposeCodec(order=(2, 1, 0))], "compressors": None},
+        {"filters": [TransposeCodec(order=(1, 2, 0))], "compressors": [ZstdCodec()]},
+        {"compressors": [GzipCodec()]},
+        {"compressors": [BloscCodec()]},
+        {"compressors": [ZstdCodec(), GzipCodec()]},
+    ],
+    ids=["transposed", "transposed, zstd", "gzip", "blosc", "zstd, gzip"],
+)
+def test_codecs_that_zarr_decodes_fill_no_memory_as_they_are(
+    codecs: dict[str, Any], dtype: str, root: Path
+) -> None:
+    """numpy says that float64, its default, equals None: the type of what is not known."""
+    data = np.arange(1, 37).reshape(6, 2, 3).astype(dtype)
+    encoded = encode_chunks(data, (2, 2, 3), **codecs)
+    declare(root, encoded, data, (2, 2, 3), **codecs)
+    np.testing.assert_array_equal(opened(root)[...], data)
+    np.testing.assert_array_equal(opened(root)[2:4], data[2:4])
 
 
 def check_same(root: Path, select: Callable[[Any], Any] = lambda array: array[...]) -> Any:

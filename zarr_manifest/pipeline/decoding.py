@@ -54,6 +54,11 @@ class ChunkDecoder(Struct, frozen=True):
         """Whether chunks are stored as they are in memory."""
         return self.stored_type is not None and not (self.compressed or self.has_checksum)
 
+    def stores(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the bytes of chunks, once they are decompressed, are elements of a type."""
+        # Not by comparison alone: numpy says that float64 equals None.
+        return self.stored_type is not None and self.stored_type == dtype
+
     def decode(self, body: memoryview, spec: Any) -> npt.NDArray[Any]:
         """Return a chunk, given its encoded bytes and its specification.
 

@@ -122,7 +122,7 @@ class Delivery(Struct):
     def __post_init__(self) -> None:
         decoder, values = self.decoder, self.values
         self.is_verbatim = decoder is not None and decoder.is_verbatim
-        if decoder is not None and values.dtype == decoder.stored_type:
+        if decoder is not None and decoder.stores(values.dtype):
             self.memory = memory_of(values if self.output is None else self.output)
             self._axes, self._itemsize = values.strides[::-1], values.itemsize
         if self.memory and self.output is not None:
