@@ -177,6 +177,7 @@ def expected(span: SourceRange, etag: str | None) -> bytes | str:
 @example(span=SourceRange(0, None, False), most=4, fault="no ranges", etag=None)
 @example(span=PART, most=None, fault="cut off", etag="")
 @example(span=SourceRange(SIZE, None, False), most=None, fault="none", etag="other")
+@example(span=SourceRange(SIZE, None, False), most=None, fault="no conditions", etag="other")
 def test_no_wrong_byte_is_read(
     http_server: FileServer, span: SourceRange, most: int | None, fault: str, etag: str | None
 ) -> None:

@@ -109,7 +109,6 @@ class ObstoreReader(Struct, frozen=True):
         if span.past_caches:
             again = ObstoreReader(past_caches(self.store))
             return await again.read(key, replace(span, past_caches=False), conditions, arrival)
-        required = NO_CONDITIONS
         try:
             try:
                 answer = await self._request(key, span, conditions)
@@ -117,7 +116,6 @@ class ObstoreReader(Struct, frozen=True):
                 if not conditions.are_sent:
                     raise
                 # The server may have made its own tag weak, which no condition matches.
-                required = conditions
                 answer = await self._request(key, span, conditions.version_only())
             _check_answer(answer, span, conditions)
             return await _body(answer, arrival)
@@ -129,7 +127,7 @@ class ObstoreReader(Struct, frozen=True):
                     state = await self.state(key)
             failure = _failure(error, span, state.size, conditions)
         if state is not NO_CONDITIONS:
-            required.require(state)
+            conditions.require(state)
         raise failure  # here, so that the text of obstore's error is not its context
 
     async def _request(self, key: str, span: SourceRange, conditions: Conditions) -> GetResult:

@@ -198,21 +198,19 @@ def _reading(
             return _body(response, answer.stop - answer.start, transfer, arrival)
 
         found = reader.exchange(key, span, conditions, transfer, use)
-        asks_again = isinstance(found, Unexplained) and found.status == 412 and conditions.are_sent
-        if asks_again:
+        if isinstance(found, Unexplained) and found.status == 412 and conditions.are_sent:
             # The server may have made its own tag weak, which no condition matches.
             found = reader.exchange(key, span, NO_CONDITIONS, transfer, use)
         if not isinstance(found, Unexplained):
             return found
         size = found.size
-        if found.status == 416 and (size is None or asks_again):
+        if found.status == 416 and (size is None or conditions):
             head = None
             # It only explains the error: if there is none, the error stays what it was.
             with suppress(ManifestError):
                 head = reader.exchange(key, WHOLE, NO_CONDITIONS, transfer, _answer, "HEAD")
             if isinstance(head, Answer):
-                if asks_again:
-                    conditions.require(head.state)
+                conditions.require(head.state)
                 size = head.size
         if size is not None and span.exceeds(size):
             raise out_of_bounds(span, size)
