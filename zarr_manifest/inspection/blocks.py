@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
-from msgspec.structs import replace
 
 from zarr_manifest.format import (
     NO_CONDITIONS,
@@ -113,7 +112,7 @@ class Sample(Struct, frozen=True):
         if self.kind != "amount":
             return self
         percentage = min(100.0, 100 * self.first / max(nbytes, 1))
-        return replace(self, kind="percentage", first=percentage)
+        return structs.replace(self, kind="percentage", first=percentage)
 
     def chosen(self, array: str, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which chunks of an array are read, given by their numbers."""

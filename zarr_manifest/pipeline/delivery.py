@@ -148,7 +148,7 @@ class Delivery(Struct):
             return
         try:
             if not self.is_verbatim:
-                first, last = self.place(request)
+                first, last = self._span(request)
                 if first < last and decoder.decode_into(body, self.memory[first:last]):
                     return
             _, spec, chunk_selection, out_selection, _ = request
@@ -160,10 +160,18 @@ class Delivery(Struct):
             selected = selected.reshape(tuple(kept))
         self.values[out_selection] = selected
 
-    def place(self, request: AnyRequest) -> tuple[int, int]:
-        """Return the first byte of `memory` that a chunk fills as it is, and one past the last.
+    def place(self, request: AnyRequest, nbytes: int) -> int:
+        """Return the first byte of `memory` that a chunk fills as it is; -1 if it fills none.
 
-        (-1, -1) if it does not.
+        A chunk that is stored with fewer bytes, or more, fills none: it must be refused.
+        """
+        first, last = self._span(request)
+        return first if last - first == nbytes else -1
+
+    def _span(self, request: AnyRequest) -> tuple[int, int]:
+        """Return the first byte of `memory` that a whole chunk goes to, and one past the last.
+
+        (-1, -1) if there is no such place.
         """
         if not self.memory:
             return _NOWHERE
@@ -219,11 +227,9 @@ class RangeDelivery(Receiver):
             return super().places(rows, sizes)
         place, requests = self.delivery.place, self.delivery.requests
         checksums, positions = self.delivery.checksums, [self.positions[row] for row in rows]
-        spans = [_NOWHERE if n in checksums else place(requests[n]) for n in positions]
-        # A chunk that is stored with fewer bytes, or more, must be refused.
         return [
-            first if last - first == nbytes else -1
-            for (first, last), nbytes in zip(spans, sizes, strict=True)
+            -1 if position in checksums else place(requests[position], nbytes)
+            for position, nbytes in zip(positions, sizes, strict=True)
         ]
 
     def receive(self, rows: Sequence[int], bodies: Sequence[memoryview]) -> None:

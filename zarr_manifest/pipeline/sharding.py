@@ -149,8 +149,7 @@ class Shard:
         if self.view is None or not self.layout.decoder.is_verbatim:
             return -1
         delivery = self.delivery()
-        first, last = delivery.place(delivery.requests[inner])
-        return first if last - first == nbytes else -1
+        return delivery.place(delivery.requests[inner], nbytes)
 
     def deliver(self, inner: int, body: memoryview) -> None:
         """Decode an inner chunk, and put its values where they go.

@@ -137,8 +137,8 @@ class Arrival:
                 # What is received directly would be missing in another range of the same bytes.
                 is_apart = (starts[1:] >= np.maximum.accumulate(stops)[:-1]).all()
                 runs = runs_of(starts, stops, places) if is_apart else []
-                memory = self._receiver.memory
-                self._known = _Places(places, runs, memory, np.frombuffer(memory, np.uint8))
+                memory = np.frombuffer(self._receiver.memory, np.uint8)
+                self._known = _Places(places, runs, memory)
             return self._known
 
     def room(self, before: int) -> memoryview | None:
@@ -152,7 +152,7 @@ class Arrival:
         if number < 0 or known.runs[number].stop - first < _LEAST_ROOM:
             return None
         run = known.runs[number]
-        return run.within(known.memory, first, min(run.stop, first + _MOST_ROOM))
+        return run.within(self._receiver.memory, first, min(run.stop, first + _MOST_ROOM))
 
     def take(self, before: int, piece: memoryview) -> None:
         """Take a piece: from the beginning, or the one that follows the last."""
@@ -185,7 +185,7 @@ class Arrival:
             place, part = known.places[number], piece[begin - first : end - first]
             if place >= 0:
                 # Unlike memoryviews, arrays let other threads run while they are copied.
-                target = known.array[place + begin - start : place + end - start]
+                target = known.memory[place + begin - start : place + end - start]
                 target[:] = np.frombuffer(part, np.uint8)
             elif number not in self._received:  # of an earlier attempt
                 self._keep(number, begin - start, part)
@@ -219,9 +219,8 @@ class Arrival:
 
 
 class _Places(NamedTuple):
-    """Where ranges go: each, joined, and the memory, also as an array."""
+    """Where ranges go: each, and joined; and the receiver's memory as an array."""
 
     places: Sequence[int]
     runs: Sequence[Run]
-    memory: memoryview
-    array: npt.NDArray[np.uint8]
+    memory: npt.NDArray[np.uint8]

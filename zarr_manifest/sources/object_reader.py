@@ -120,13 +120,14 @@ class ObstoreReader(Struct, frozen=True):
             _check_answer(answer, span, conditions)
             return await _body(answer, arrival)
         except _FOREIGN_ERRORS as error:
-            state = NO_CONDITIONS
+            state: Conditions | None = None
             if _may_be_out_of_bounds(error, span):
                 # It only explains the error: if there is none, the error stays what it was.
                 with suppress(ManifestError):
                     state = await self.state(key)
-            failure = _failure(error, span, state.size, conditions)
-        if state is not NO_CONDITIONS:
+            size = None if state is None else state.size
+            failure = _failure(error, span, size, conditions)
+        if state is not None:
             conditions.require(state)
         raise failure  # here, so that the text of obstore's error is not its context
 
